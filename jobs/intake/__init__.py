@@ -1,0 +1,1 @@
+"""Reading tickets from the files and tables in which people have them."""

@@ -1,0 +1,29 @@
+"""A support ticket as a source gives it, and a row of the source that cannot be used."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """One usable row: text already extracted and cleaned.
+
+    `created_at` is aware, None where the source has no such column; a higher `priority` is done first; `line` is where
+    the row begins in the source, from 1.
+    """
+
+    custom_id: str
+    subject: str
+    body: str
+    created_at: datetime | None = None
+    priority: int = 0
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """One row that cannot be used, with the reason a person needs to mend it."""
+
+    line: int
+    reason: str
+    custom_id: str | None = None

@@ -1,0 +1,1 @@
+"""Alembic migrations; they run from an installed wheel."""

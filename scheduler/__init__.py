@@ -1,0 +1,1 @@
+"""WHEN jobs run, and how many at a time."""
