@@ -1,0 +1,214 @@
+"""The ledger of permits in Redis: the only module that talks to it.
+
+Every verb is one Lua script that reads the server's clock. Permits are members with an expiry, renewed only while they
+exist and released by their token; keys without traffic expire, except the ledger's epoch (`PERMANENT_KEYS`).
+"""
+
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Self
+
+from redis.asyncio import Redis
+from redis.backoff import ExponentialWithJitterBackoff
+from redis.commands.core import AsyncScript
+from redis.exceptions import RedisError
+from redis.retry import Retry
+
+from scheduler import scripts
+from scheduler.capacity import Amount, PoolCapacity
+from scheduler.permit import Ask, Kind, Permit, PublishedLimit, Reason, Refusal, Standing
+from scheduler.snapshot import Snapshot
+from tickets_batch.errors import UserError
+
+LEASE_SECONDS = 5.0
+PREFIX = "tickets-batch"
+KEYS = ("permits", "expiry", "totals", "limit", "epoch", "observed", "paused", "revoked")
+PERMANENT_KEYS = ("epoch",)
+VERBS = (
+    "acquire", "first_token", "settle", "renew", "register", "release", "drain", "revoke", "publish", "observe",
+    "pause", "found", "snapshot",
+)  # fmt: skip
+
+_TIMEOUT_SECONDS = 2.0
+_LETTER = {Kind.INTERACTIVE: "i", Kind.BATCH: "b"}
+_RETRIES = 2  # every verb may be repeated: after a lost answer it finds what it did
+
+
+class LedgerUnavailable(UserError):
+    """Redis does not answer: nothing new is admitted until it does."""
+
+
+class Ledger:
+    """The permits of one pool. Raises LedgerUnavailable from every verb when Redis does not answer in seconds."""
+
+    def __init__(
+        self,
+        redis: Redis,
+        pool: str,
+        capacity: PoolCapacity,
+        lease_seconds: float = LEASE_SECONDS,
+        clock: str | None = None,
+    ) -> None:
+        self.pool = pool
+        self.capacity = capacity
+        self.lease_seconds = lease_seconds
+        self._redis = redis
+        # The braces keep one pool's keys together on a cluster.
+        self._keys = [f"{PREFIX}:{{{pool}}}:{key}" for key in KEYS]
+        amounts = (capacity.total, capacity.protected_interactive, capacity.floor)
+        self._common = [n for a in amounts for n in (a.slots, a.tokens)] + [_ms(lease_seconds)]
+        self._scripts: dict[str, AsyncScript] = {
+            verb: redis.register_script(scripts.compose(verb, clock)) for verb in VERBS
+        }
+
+    @classmethod
+    def connect(cls, redis_url: str, pool: str, capacity: PoolCapacity, lease_seconds: float = LEASE_SECONDS) -> Self:
+        """A ledger with its own connections; nothing is sent yet."""
+        redis = Redis.from_url(
+            redis_url,
+            decode_responses=True,
+            socket_timeout=_TIMEOUT_SECONDS,
+            socket_connect_timeout=_TIMEOUT_SECONDS,
+            socket_keepalive=True,
+            health_check_interval=15,
+            retry=Retry(ExponentialWithJitterBackoff(base=0.02, cap=0.2), _RETRIES),
+        )
+        return cls(redis, pool, capacity, lease_seconds)
+
+    async def aclose(self) -> None:
+        """Close the connections; permits stay until they are released or expire."""
+        await self._redis.aclose()
+
+    # --- for holders
+
+    async def acquire(self, kind: Kind, ask: Ask) -> Permit | Refusal:
+        """Admit one request, or say why not."""
+        token = secrets.token_hex(8)
+        answer = await self._call("acquire", token, _LETTER[kind], ask.prompt_tokens, ask.amount.tokens)
+        epoch, reason = answer[0], answer[1]
+        if not reason:
+            return Permit(token, kind, ask, epoch)
+        retry_after_ms = int(answer[2])
+        return Refusal(Reason(reason), retry_after_ms / 1000 if retry_after_ms >= 0 else None)
+
+    async def first_token(self, permit: Permit) -> Standing:
+        """The engine has begun to answer this request."""
+        return Standing(await self._call("first_token", permit.token))
+
+    async def settle(self, permit: Permit, tokens: int) -> None:
+        """Book the true tokens of a request in place of the estimate."""
+        await self._call("settle", permit.token, tokens)
+
+    async def renew(self, permits: Sequence[Permit]) -> dict[str, Standing]:
+        """Extend permits by one lease and learn where each stands, by token.
+
+        A permit that a newer ledger does not know is registered again: its request is in flight. An interactive holder
+        whose permit is gone goes on and registers again too, a batch holder stops.
+        """
+        if not permits:
+            return {}
+        epoch, *answers = await self._call("renew", *(permit.token for permit in permits))
+        standings = {permit.token: Standing(answer) for permit, answer in zip(permits, answers, strict=True)}
+        for permit in permits:
+            lost_memory = permit.epoch != epoch or permit.kind is Kind.INTERACTIVE
+            if standings[permit.token] is Standing.GONE and lost_memory:
+                standings[permit.token] = await self._register(permit)
+        return standings
+
+    async def release(self, permit: Permit) -> None:
+        """Give a permit back."""
+        await self._call("release", permit.token)
+
+    async def drain(self, permit: Permit, seconds: float) -> None:
+        """Leave a withdrawn request counted until the engine is surely done with it."""
+        await self._call("drain", permit.token, _ms(seconds))
+
+    async def revocations(self) -> AsyncIterator[set[str]]:
+        """The tokens of permits asked back, as they are announced; close it with `contextlib.aclosing`.
+
+        A hint: what is missed here, the next renewal tells.
+        """
+        try:
+            async with self._redis.pubsub(ignore_subscribe_messages=True) as subscription:
+                await subscription.subscribe(self._keys[-1])
+                while True:
+                    message = await subscription.get_message(timeout=1.0)
+                    if message is not None:
+                        yield set(message["data"].split())
+        except (RedisError, OSError) as error:
+            raise LedgerUnavailable(_why(error)) from error
+
+    # --- for the scheduler
+
+    async def publish(self, limit: PublishedLimit, ttl_seconds: float, leader_epoch: int) -> bool:
+        """Put a limit in force for `ttl_seconds`; False when a newer leader has spoken."""
+        amount = limit.limit
+        answer = await self._call(
+            "publish", amount.slots, amount.tokens, limit.prefill_tokens, _ms(ttl_seconds), leader_epoch
+        )
+        return bool(answer)
+
+    async def revoke(self, target: Amount) -> list[str]:
+        """Ask back what batch holds over `target`, or over its floor where that is more; the tokens asked back."""
+        return list(await self._call("revoke", target.slots, target.tokens))
+
+    async def observe(self, amount: Amount, ttl_seconds: float) -> None:
+        """Take note of the interactive load seen at the engine."""
+        await self._call("observe", amount.slots, amount.tokens, _ms(ttl_seconds))
+
+    async def pause(self, seconds: float) -> None:
+        """Admit no batch request for a while; a longer pause stands."""
+        await self._call("pause", _ms(seconds))
+
+    async def found(self) -> None:
+        """Begin a new ledger at once, where it is certain that no earlier one has given permits."""
+        await self._call("found")
+
+    async def snapshot(self) -> Snapshot:
+        """Who holds what now, and the limit in force."""
+        now, epoch, settled_at, *numbers = await self._call("snapshot")
+        return self._read_snapshot(int(now), str(epoch), int(settled_at), [int(number) for number in numbers])
+
+    # --- inside
+
+    def _read_snapshot(self, now: int, epoch: str, settled_at: int, numbers: list[int]) -> Snapshot:
+        i_slots, i_tokens, b_slots, b_tokens, r_slots, r_tokens, prefill, _order = numbers[:8]
+        slots, tokens, prefill_limit, limit_until = numbers[8:12]
+        seen_slots, seen_tokens, seen_until, paused_until, waiting, oldest_ms = numbers[12:]
+        floor = self.capacity.floor
+        is_published = now < limit_until and now >= settled_at
+        limit = Amount(slots, tokens).at_most(self.capacity.most_batch).at_least(floor) if is_published else floor
+        return Snapshot(
+            interactive=Amount(i_slots, i_tokens),
+            batch=Amount(b_slots, b_tokens),
+            reclaiming=Amount(r_slots, r_tokens),
+            prefill_tokens=prefill,
+            limit=limit,
+            prefill_limit_tokens=prefill_limit if is_published else floor.tokens,
+            limit_is_published=is_published,
+            observed=Amount(seen_slots, seen_tokens),
+            observed_is_fresh=now < seen_until,
+            paused_seconds=max(0, paused_until - now) / 1000,
+            interactive_waiting=waiting,
+            oldest_waiting_seconds=oldest_ms / 1000,
+            epoch=epoch,
+        )
+
+    async def _register(self, permit: Permit) -> Standing:
+        ask = permit.ask
+        kind = _LETTER[permit.kind]
+        return Standing(await self._call("register", permit.token, kind, ask.prompt_tokens, ask.amount.tokens))
+
+    async def _call(self, verb: str, *arguments: str | int) -> Any:
+        try:
+            return await self._scripts[verb](keys=self._keys, args=[*self._common, *arguments])
+        except (RedisError, OSError) as error:
+            raise LedgerUnavailable(_why(error)) from error
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+def _why(error: Exception) -> str:
+    return f"Redis does not answer ({type(error).__name__}): check redis_url and the server; nothing new is admitted"

@@ -1,0 +1,5 @@
+-- Take note of the interactive load seen at the engine, for a while.
+local slots, tokens, ttl_ms = unpack(ARGV, FIRST)
+redis.call('HSET', OBSERVED, 'slots', slots, 'tokens', tokens, 'until', NOW + tonumber(ttl_ms))
+redis.call('PEXPIRE', OBSERVED, KEEP_MS)
+return 1

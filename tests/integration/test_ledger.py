@@ -1,0 +1,205 @@
+"""The ledger on a real Valkey server: what the pure rule cannot show."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+
+import pytest
+
+from scheduler.capacity import Amount, PoolCapacity
+from scheduler.ledger import KEYS, PERMANENT_KEYS, PREFIX, Ledger, LedgerUnavailable
+from scheduler.permit import Ask, Kind, Permit, PublishedLimit, Reason, Refusal, Standing
+from tests.support.valkey import ValkeyServer
+from tests.support.wait import wait_until_async
+
+POOL = PoolCapacity(Amount(20, 60_000), Amount(8, 24_000), Amount(2, 6_000))
+SMALL = Ask(prompt_tokens=500, output_tokens=100)
+EVERYTHING = PublishedLimit(POOL.most_batch, 60_000)
+
+
+@asynccontextmanager
+async def opened(server: ValkeyServer, lease_seconds: float = 5.0, pool: str = "gpu") -> AsyncIterator[Ledger]:
+    ledger = Ledger.connect(server.url, pool, POOL, lease_seconds)
+    yield ledger
+    await ledger.aclose()
+
+
+async def ready(ledger: Ledger) -> None:
+    """A founded ledger whose whole limit is open."""
+    await ledger.found()
+    assert await ledger.publish(EVERYTHING, ttl_seconds=60, leader_epoch=1)
+
+
+async def take(ledger: Ledger, kind: Kind, ask: Ask = SMALL) -> Permit:
+    answer = await ledger.acquire(kind, ask)
+    assert isinstance(answer, Permit), answer
+    return answer
+
+
+def test_many_clients_asking_at_once_never_pass_the_limit_together(valkey: ValkeyServer) -> None:
+    async def scene() -> None:
+        async with opened(valkey) as first, opened(valkey) as second, opened(valkey) as third:
+            await ready(first)
+            asks = [ledger.acquire(Kind.BATCH, SMALL) for ledger in (first, second, third) for _ in range(10)]
+            answers = await asyncio.gather(*asks)
+            admitted = [answer for answer in answers if isinstance(answer, Permit)]
+            assert len(admitted) == POOL.most_batch.slots
+            assert {a.reason for a in answers if isinstance(a, Refusal)} == {Reason.PROTECTED}
+
+    asyncio.run(scene())
+
+
+def test_everything_is_free_within_one_lease_after_all_holders_died(valkey: ValkeyServer) -> None:
+    async def scene() -> None:
+        async with opened(valkey, lease_seconds=0.2) as ledger:
+            await ready(ledger)
+            for kind in (Kind.BATCH, Kind.BATCH, Kind.INTERACTIVE):
+                await take(ledger, kind)
+
+            async def is_empty() -> bool:
+                seen = await ledger.snapshot()
+                return seen.batch == seen.interactive == Amount()
+
+            await wait_until_async(is_empty, "the leases to run out", timeout_seconds=1)
+
+    asyncio.run(scene())
+
+
+def test_every_key_expires_but_the_named_ones(valkey: ValkeyServer) -> None:
+    async def scene() -> None:
+        async with opened(valkey) as ledger:
+            await ready(ledger)
+            permit = await take(ledger, Kind.BATCH)
+            await ledger.observe(Amount(1, 1), 5)
+            await ledger.pause(5)
+            await ledger.first_token(permit)
+
+    asyncio.run(scene())
+    with valkey.client() as client:
+        permanent = {key for key in client.scan_iter() if client.ttl(key) == -1}
+        assert client.dbsize() == len(KEYS) - 1  # the last name is a channel
+    assert permanent == {f"{PREFIX}:{{gpu}}:{key}" for key in PERMANENT_KEYS}
+
+
+def test_scripts_that_the_server_forgot_are_loaded_again(valkey: ValkeyServer) -> None:
+    async def scene() -> None:
+        async with opened(valkey) as ledger:
+            await ready(ledger)
+            with valkey.client() as client:
+                client.script_flush()
+            await take(ledger, Kind.BATCH)
+
+    asyncio.run(scene())
+
+
+def test_pools_do_not_share_their_capacity(valkey: ValkeyServer) -> None:
+    async def scene() -> None:
+        async with opened(valkey, pool="a") as one, opened(valkey, pool="b") as other:
+            await ready(one)
+            await ready(other)
+            for _ in range(12):
+                await take(one, Kind.BATCH)
+            await take(other, Kind.BATCH)
+            assert (await one.snapshot()).batch.slots == 12
+            assert (await other.snapshot()).batch.slots == 1
+
+    asyncio.run(scene())
+
+
+def test_permits_asked_back_are_announced_and_told_at_the_next_renewal(valkey: ValkeyServer) -> None:
+    async def scene() -> None:
+        async with opened(valkey) as ledger, aclosing(ledger.revocations()) as revocations:
+            await ready(ledger)
+            listening = asyncio.ensure_future(anext(revocations))
+            with valkey.client() as client:
+                await wait_until_async(lambda: client.pubsub_numsub(*client.pubsub_channels())[0:], "a subscriber")
+            permits = [await take(ledger, Kind.BATCH) for _ in range(12)]
+            for _ in range(9):
+                await take(ledger, Kind.INTERACTIVE)
+            assert await asyncio.wait_for(listening, 5) == {permits[-1].token}
+            standings = await ledger.renew(permits)
+            assert [token for token, standing in standings.items() if standing is Standing.REVOKED] == [
+                permits[-1].token
+            ]
+
+    asyncio.run(scene())
+
+
+def test_a_server_restarted_empty_keeps_batch_at_the_floor_and_takes_live_holders_back(valkey: ValkeyServer) -> None:
+    async def scene() -> None:
+        async with opened(valkey, lease_seconds=1.0) as ledger:
+            await ready(ledger)
+            held = [await take(ledger, Kind.BATCH) for _ in range(5)]
+            chat = await take(ledger, Kind.INTERACTIVE)
+            valkey.kill()
+            with pytest.raises(LedgerUnavailable, match="check redis_url"):
+                await ledger.acquire(Kind.BATCH, SMALL)
+            valkey.start()
+            assert await ledger.publish(EVERYTHING, ttl_seconds=60, leader_epoch=1)
+            assert set((await ledger.renew([*held, chat])).values()) == {Standing.HELD}
+            seen = await ledger.snapshot()
+            assert (seen.batch.slots, seen.interactive.slots) == (5, 1)
+            assert not seen.limit_is_published
+            refused = await ledger.acquire(Kind.BATCH, SMALL)
+            assert isinstance(refused, Refusal)
+            assert refused.reason is Reason.LIMIT
+
+            async def limit_is_back() -> bool:
+                await ledger.renew(held)
+                return (await ledger.snapshot()).limit_is_published
+
+            await wait_until_async(limit_is_back, "one lease to pass")
+            await take(ledger, Kind.BATCH)
+
+    asyncio.run(scene())
+
+
+def test_a_holder_whose_permit_went_to_another_learns_that_it_is_gone(valkey: ValkeyServer) -> None:
+    async def scene() -> None:
+        async with opened(valkey, lease_seconds=0.2) as ledger:
+            await ledger.found()
+            late = [await take(ledger, Kind.BATCH) for _ in range(2)]
+
+            async def slots_are_free() -> bool:
+                return (await ledger.snapshot()).batch.slots == 0
+
+            await wait_until_async(slots_are_free, "the leases to run out")
+            await take(ledger, Kind.BATCH)
+            assert set((await ledger.renew(late)).values()) == {Standing.GONE}
+            await ledger.release(late[0])
+            assert (await ledger.snapshot()).batch.slots == 1
+
+    asyncio.run(scene())
+
+
+def test_an_interactive_holder_goes_on_and_counts_again_after_a_stall(valkey: ValkeyServer) -> None:
+    async def scene() -> None:
+        async with opened(valkey, lease_seconds=0.2) as ledger:
+            await ledger.found()
+            chat = await take(ledger, Kind.INTERACTIVE)
+
+            async def is_gone() -> bool:
+                return (await ledger.snapshot()).interactive.slots == 0
+
+            await wait_until_async(is_gone, "the lease to run out")
+            assert await ledger.renew([chat]) == {chat.token: Standing.HELD}
+            assert (await ledger.snapshot()).interactive == chat.ask.amount
+
+    asyncio.run(scene())
+
+
+def test_a_waiting_chat_request_is_seen_with_its_age(valkey: ValkeyServer) -> None:
+    async def scene() -> None:
+        async with opened(valkey) as ledger:
+            await ledger.found()
+            permit = await take(ledger, Kind.INTERACTIVE)
+
+            async def has_waited() -> bool:
+                return (await ledger.snapshot()).oldest_waiting_seconds >= 0.05
+
+            await wait_until_async(has_waited, "the request to have waited 50 ms")
+            assert (await ledger.snapshot()).interactive_waiting == 1
+            await ledger.first_token(permit)
+            assert (await ledger.snapshot()).interactive_waiting == 0
+
+    asyncio.run(scene())

@@ -1,0 +1,188 @@
+"""The Lua and the pure rule are one: the same random histories drive both, under one clock that the test moves."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from redis.asyncio import Redis
+
+from scheduler.book import Book
+from scheduler.capacity import Amount, PoolCapacity
+from scheduler.ledger import Ledger
+from scheduler.permit import Ask, Kind, Permit, PublishedLimit, Refusal
+from tests.support.valkey import ValkeyServer
+
+LEASE_MS = 5_000
+CLOCK_KEY = "test:now"
+CLOCK = f"local function now_ms() return tonumber(redis.call('GET', '{CLOCK_KEY}')) end"
+START_MS = 1_000_000
+
+amounts = st.builds(Amount, st.integers(0, 16), st.integers(0, 9_000))
+asks = st.builds(Ask, st.integers(0, 500), st.integers(1, 300)) | st.builds(Ask, st.integers(0, 4_000), st.just(100))
+kinds = st.sampled_from([Kind.BATCH, Kind.BATCH, Kind.BATCH, Kind.INTERACTIVE])
+which = st.integers(0, 40)
+acquire = st.tuples(st.just("acquire"), kinds, asks)
+OPERATIONS = st.one_of(
+    *[acquire] * 6,
+    *[st.tuples(st.just("first_token"), which)] * 2,
+    *[st.tuples(st.just("revoke"), amounts)] * 2,
+    st.tuples(st.just("settle"), which, st.integers(0, 3_000)),
+    st.tuples(st.just("renew"), st.sets(which, max_size=20)),
+    st.tuples(st.just("release"), which),
+    st.tuples(st.just("drain"), which, st.integers(1, 9_000)),
+    st.tuples(st.just("register"), which),
+    st.tuples(st.just("publish"), amounts, st.integers(0, 6_000), st.integers(1, 9_000), st.integers(1, 3)),
+    st.tuples(st.just("observe"), amounts, st.integers(1, 4_000)),
+    st.tuples(st.just("pause"), st.integers(1, 3_000)),
+    st.tuples(st.just("wait"), st.integers(0, 3_000)),
+)
+# Most histories begin on a busy night: the bounds that matter are far from an empty pool.
+WIDE_OPEN = ("publish", Amount(99, 99_000), 99_000, 60_000, 1)
+BUSY = [WIDE_OPEN] + [("acquire", Kind.BATCH, Ask(100, 50))] * 8
+OPENINGS: st.SearchStrategy[list[tuple[object, ...]]] = st.sampled_from([[], [WIDE_OPEN], BUSY, BUSY])
+
+
+@st.composite
+def capacities(draw: st.DrawFn) -> PoolCapacity:
+    """A small pool, so that its bounds are met often."""
+    floor = Amount(draw(st.integers(1, 3)), draw(st.integers(1, 2_000)))
+    interactive = Amount(draw(st.integers(0, 5)), draw(st.integers(0, 3_000)))
+    shared = Amount(draw(st.integers(0, 10)), draw(st.integers(0, 8_000)))
+    return PoolCapacity(floor + interactive + shared, interactive, floor)
+
+
+@dataclass
+class Pair:
+    """The ledger in Valkey and the book in memory, driven together."""
+
+    redis: Redis
+    ledger: Ledger
+    book: Book
+    permits: list[Permit]
+    now_ms: int = START_MS
+    has_outgrown: bool = False  # a settled or registered request may hold more than its class was promised
+
+    async def do(self, verb: str, *arguments: object) -> None:
+        await getattr(self, verb)(*arguments)
+        await self.compare()
+
+    async def acquire(self, kind: Kind, ask: Ask) -> None:
+        answer = await self.ledger.acquire(kind, ask)
+        token = answer.token if isinstance(answer, Permit) else "refused"
+        refusal, _ = self.book.acquire(token, kind, ask, self.now_ms)
+        assert refusal == (answer if isinstance(answer, Refusal) else None)
+        if isinstance(answer, Permit):
+            self.permits.append(answer)
+
+    async def first_token(self, n: int) -> None:
+        if permit := self._nth(n):
+            assert await self.ledger.first_token(permit) is self.book.first_token(permit.token, self.now_ms)
+
+    async def settle(self, n: int, tokens: int) -> None:
+        if permit := self._nth(n):
+            self.has_outgrown |= tokens > permit.ask.amount.tokens
+            await self.ledger.settle(permit, tokens)
+            self.book.settle(permit.token, tokens, self.now_ms)
+
+    async def renew(self, numbers: set[int]) -> None:
+        # Batch alone: an interactive holder would register again, which is a verb of its own here.
+        chosen = [p for n in sorted(numbers) if (p := self._nth(n)) and p.kind is Kind.BATCH]
+        expected = self.book.renew([permit.token for permit in chosen], self.now_ms)
+        assert await self.ledger.renew(chosen) == expected
+
+    async def release(self, n: int) -> None:
+        if permit := self._nth(n):
+            await self.ledger.release(permit)
+            self.book.release(permit.token, self.now_ms)
+
+    async def drain(self, n: int, drain_ms: int) -> None:
+        if permit := self._nth(n):
+            await self.ledger.drain(permit, drain_ms / 1000)
+            self.book.drain(permit.token, drain_ms, self.now_ms)
+
+    async def register(self, n: int) -> None:
+        if permit := self._nth(n):
+            self.has_outgrown |= permit.kind is Kind.INTERACTIVE
+            assert await self.ledger._register(permit) is self.book.register(permit, self.now_ms)
+
+    async def revoke(self, target: Amount) -> None:
+        assert await self.ledger.revoke(target) == self.book.revoke(target, self.now_ms)
+
+    async def publish(self, limit: Amount, prefill: int, ttl_ms: int, leader: int) -> None:
+        published = PublishedLimit(limit, prefill)
+        expected = self.book.publish(published, ttl_ms, leader, self.now_ms)
+        assert await self.ledger.publish(published, ttl_ms / 1000, leader) is expected
+
+    async def observe(self, amount: Amount, ttl_ms: int) -> None:
+        await self.ledger.observe(amount, ttl_ms / 1000)
+        self.book.observe(amount, ttl_ms, self.now_ms)
+
+    async def pause(self, pause_ms: int) -> None:
+        await self.ledger.pause(pause_ms / 1000)
+        self.book.pause(pause_ms, self.now_ms)
+
+    async def wait(self, ms: int) -> None:
+        self.now_ms += ms
+        await self.redis.set(CLOCK_KEY, self.now_ms)
+
+    async def compare(self) -> None:
+        """Both tell the same, and both keep what the design promises."""
+        seen, book, capacity = await self.ledger.snapshot(), self.book, self.book.capacity
+        book.renew([], self.now_ms)
+        interactive, batch = book.held(Kind.INTERACTIVE), book.held(Kind.BATCH)
+        assert (seen.interactive, seen.reclaiming) == (interactive, book.reclaiming())
+        assert seen.batch == batch + book.reclaiming()
+        assert seen.prefill_tokens == book.prefill_tokens()
+        assert seen.limit == book.limit(self.now_ms).limit
+        if not self.has_outgrown:
+            assert (interactive + batch).fits(capacity.total), "over the capacity by more than what is being reclaimed"
+            assert interactive.fits(capacity.most_interactive), "interactive ate batch's protected share"
+            assert batch.fits(capacity.most_batch), "batch ate interactive's protected share"
+
+    def _nth(self, n: int) -> Permit | None:
+        return self.permits[n % len(self.permits)] if self.permits else None
+
+
+@pytest.fixture
+def runner() -> Iterator[asyncio.Runner]:
+    with asyncio.Runner() as made:
+        yield made
+
+
+@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    capacity=capacities(),
+    is_new=st.booleans(),
+    opening=OPENINGS,
+    history=st.lists(OPERATIONS, min_size=5, max_size=60),
+)
+def test_random_histories_agree_and_keep_the_promises(
+    valkey: ValkeyServer,
+    runner: asyncio.Runner,
+    capacity: PoolCapacity,
+    is_new: bool,
+    opening: list[tuple[object, ...]],
+    history: list[tuple[object, ...]],
+) -> None:
+    async def play() -> None:
+        redis = Redis.from_url(valkey.url, decode_responses=True)
+        await redis.flushall()
+        await redis.set(CLOCK_KEY, START_MS)
+        ledger = Ledger(redis, "p", capacity, LEASE_MS / 1000, clock=CLOCK)
+        pair = Pair(redis, ledger, Book(capacity, LEASE_MS), [])
+        if is_new:
+            pair.book.settled_at_ms = START_MS + LEASE_MS
+        else:
+            await ledger.found()
+        await pair.compare()
+        for verb, *arguments in opening + history:
+            await pair.do(str(verb), *arguments)
+        await pair.wait(10_000)  # longer than any lease or drain: every holder is dead
+        await pair.compare()
+        assert pair.book.entries == {}
+        await ledger.aclose()
+
+    runner.run(play())

@@ -1,0 +1,248 @@
+"""The rules of admission as plain arithmetic: one pool of 20 slots and 60,000 tokens, chat owns 8, batch owns 2."""
+
+from scheduler.book import Book
+from scheduler.capacity import Amount, PoolCapacity
+from scheduler.permit import Ask, Kind, Permit, PublishedLimit, Reason, Refusal, Standing
+
+POOL = PoolCapacity(Amount(20, 60_000), Amount(8, 24_000), Amount(2, 6_000))
+LEASE_MS = 5_000
+SMALL = Ask(prompt_tokens=500, output_tokens=100)
+
+
+def book(limit: Amount | None = POOL.most_batch, prefill_tokens: int = 60_000) -> Book:
+    made = Book(POOL, LEASE_MS)
+    if limit is not None:
+        made.publish(PublishedLimit(limit, prefill_tokens), ttl_ms=1_000_000, leader_epoch=1, now_ms=0)
+    return made
+
+
+def take(ledger: Book, kind: Kind, count: int, ask: Ask = SMALL, now_ms: int = 0) -> list[str]:
+    """Acquire `count` permits that must be admitted; their tokens in order."""
+    taken = []
+    for _ in range(count):
+        token = f"{kind}-{len(ledger.entries)}-{now_ms}"
+        assert ledger.acquire(token, kind, ask, now_ms)[0] is None
+        taken.append(token)
+    return taken
+
+
+def refusal(ledger: Book, kind: Kind, ask: Ask = SMALL, now_ms: int = 0) -> Reason | None:
+    refused, _ = ledger.acquire("asker", kind, ask, now_ms)
+    return refused.reason if refused else None
+
+
+def test_batch_alone_takes_everything_but_what_interactive_owns() -> None:
+    ledger = book()
+    take(ledger, Kind.BATCH, 12)
+    assert refusal(ledger, Kind.BATCH) is Reason.PROTECTED
+    assert ledger.held(Kind.BATCH) == Amount(12, 7_200)
+
+
+def test_batch_stops_at_the_limit() -> None:
+    ledger = book(limit=Amount(5, 40_000))
+    take(ledger, Kind.BATCH, 5)
+    assert refusal(ledger, Kind.BATCH) is Reason.LIMIT
+
+
+def test_the_token_axis_limits_as_the_slots_do() -> None:
+    ledger = book(limit=Amount(12, 10_000))
+    take(ledger, Kind.BATCH, 3, Ask(3_000, 100))
+    assert refusal(ledger, Kind.BATCH, Ask(3_000, 100)) is Reason.LIMIT
+    assert refusal(ledger, Kind.BATCH, Ask(600, 100)) is None
+
+
+def test_without_a_published_limit_batch_has_its_floor() -> None:
+    ledger = book(limit=None)
+    take(ledger, Kind.BATCH, 2)
+    assert refusal(ledger, Kind.BATCH) is Reason.LIMIT
+
+
+def test_a_stale_limit_is_the_floor() -> None:
+    ledger = book(limit=None)
+    ledger.publish(PublishedLimit(POOL.most_batch, 60_000), ttl_ms=1_000, leader_epoch=1, now_ms=0)
+    take(ledger, Kind.BATCH, 3, now_ms=999)
+    assert refusal(ledger, Kind.BATCH, now_ms=1_000) is Reason.LIMIT
+
+
+def test_a_limit_below_the_floor_is_the_floor_and_one_above_the_pool_is_the_pool() -> None:
+    assert book(limit=Amount(0, 0)).limit(0).limit == POOL.floor
+    assert book(limit=Amount(99, 999_999)).limit(0).limit == POOL.most_batch
+
+
+def test_a_limit_from_an_older_leader_is_refused() -> None:
+    ledger = book(limit=None)
+    limit = PublishedLimit(POOL.most_batch, 60_000)
+    assert ledger.publish(limit, 1_000, leader_epoch=2, now_ms=0)
+    assert not ledger.publish(limit, 1_000, leader_epoch=1, now_ms=0)
+    assert ledger.publish(limit, 1_000, leader_epoch=2, now_ms=0)
+
+
+def test_a_new_ledger_keeps_batch_at_the_floor_until_it_has_settled() -> None:
+    ledger = book()
+    ledger.settled_at_ms = LEASE_MS
+    take(ledger, Kind.BATCH, 2)
+    assert refusal(ledger, Kind.BATCH) is Reason.LIMIT
+    assert refusal(ledger, Kind.BATCH, now_ms=LEASE_MS) is None
+
+
+def test_interactive_is_refused_only_for_its_own_use() -> None:
+    ledger = book()
+    take(ledger, Kind.BATCH, 12)
+    take(ledger, Kind.INTERACTIVE, 18)
+    assert refusal(ledger, Kind.INTERACTIVE) is Reason.CAPACITY
+
+
+def test_interactive_asks_back_just_what_stands_in_its_way() -> None:
+    ledger = book()
+    take(ledger, Kind.BATCH, 12)
+    take(ledger, Kind.INTERACTIVE, 8)
+    assert ledger.reclaiming() == Amount()
+    take(ledger, Kind.INTERACTIVE, 1)
+    assert ledger.reclaiming() == Amount(1, 600)
+    assert ledger.held(Kind.INTERACTIVE) + ledger.held(Kind.BATCH) == Amount(20, 12_000)
+
+
+def test_the_youngest_without_a_first_token_goes_first() -> None:
+    ledger = book()
+    tokens = take(ledger, Kind.BATCH, 4)
+    ledger.first_token(tokens[1], 0)
+    ledger.first_token(tokens[3], 0)
+    assert ledger.revoke(Amount(3, 60_000), 0) == [tokens[2]]
+    assert ledger.revoke(Amount(2, 60_000), 0) == [tokens[0]]
+
+
+def test_nothing_is_asked_back_under_the_floor() -> None:
+    ledger = book()
+    tokens = take(ledger, Kind.BATCH, 6)
+    assert ledger.revoke(Amount(0, 0), 0) == tokens[:1:-1]
+    assert ledger.held(Kind.BATCH) == POOL.floor.at_most(Amount(2, 1_200))
+
+
+def test_what_is_being_reclaimed_still_counts_against_new_batch_work() -> None:
+    ledger = book()
+    take(ledger, Kind.BATCH, 12)
+    ledger.revoke(Amount(2, 60_000), 0)
+    assert refusal(ledger, Kind.BATCH) is Reason.PROTECTED
+
+
+def test_prefill_under_way_is_bounded_but_one_ticket_may_always_start() -> None:
+    ledger = book(prefill_tokens=1_000)
+    first = take(ledger, Kind.BATCH, 1, Ask(3_000, 40))[0]
+    assert refusal(ledger, Kind.BATCH) is Reason.PREFILL
+    ledger.first_token(first, 0)
+    take(ledger, Kind.BATCH, 2)
+    assert refusal(ledger, Kind.BATCH) is Reason.PREFILL
+
+
+def test_a_ticket_larger_than_the_limit_runs_alone_and_blocks_no_smaller_one() -> None:
+    large = Ask(9_000, 1_000)
+    ledger = book(limit=POOL.floor)
+    held = take(ledger, Kind.BATCH, 1)[0]
+    assert refusal(ledger, Kind.BATCH, large) is Reason.LIMIT
+    assert refusal(ledger, Kind.BATCH, SMALL) is None
+    ledger.release(held, 0)
+    ledger.release("asker", 0)
+    assert refusal(ledger, Kind.BATCH, large) is None
+    assert ledger.held(Kind.BATCH) == Amount(1, 10_000)
+
+
+def test_the_large_ticket_must_fit_beside_interactive() -> None:
+    ledger = book(limit=POOL.floor)
+    take(ledger, Kind.INTERACTIVE, 5, Ask(10_000, 500))
+    assert refusal(ledger, Kind.BATCH, Ask(9_000, 1_000)) is Reason.PROTECTED
+
+
+def test_what_could_never_fit_is_said_to_be_too_large() -> None:
+    assert refusal(book(), Kind.BATCH, Ask(36_001, 0)) is Reason.TOO_LARGE
+    assert refusal(book(), Kind.BATCH, Ask(36_000, 0)) is None
+    assert refusal(book(), Kind.INTERACTIVE, Ask(54_001, 0)) is Reason.TOO_LARGE
+
+
+def test_observed_load_counts_where_it_is_larger_than_our_own_count() -> None:
+    ledger = book()
+    take(ledger, Kind.INTERACTIVE, 2)
+    ledger.observe(Amount(15, 15_000), ttl_ms=1_000, now_ms=0)
+    take(ledger, Kind.BATCH, 5)
+    assert refusal(ledger, Kind.BATCH) is Reason.PROTECTED
+    assert refusal(ledger, Kind.BATCH, now_ms=1_000) is None
+
+
+def test_a_pause_refuses_batch_and_says_for_how_long() -> None:
+    ledger = book()
+    ledger.pause(2_000, now_ms=0)
+    ledger.pause(500, now_ms=0)
+    assert ledger.acquire("t", Kind.BATCH, SMALL, 500)[0] == Refusal(Reason.PAUSED, 1.5)
+    assert refusal(ledger, Kind.INTERACTIVE, now_ms=500) is None
+    assert refusal(ledger, Kind.BATCH, now_ms=2_000) is None
+
+
+def test_a_holder_that_dies_frees_everything_within_one_lease() -> None:
+    ledger = book()
+    take(ledger, Kind.BATCH, 12)
+    take(ledger, Kind.INTERACTIVE, 8)
+    assert ledger.renew([], LEASE_MS) == {}
+    assert ledger.entries == {}
+
+
+def test_renewing_does_not_bring_back_what_was_given_away() -> None:
+    ledger = book(limit=POOL.floor)
+    late = take(ledger, Kind.BATCH, 2)
+    take(ledger, Kind.BATCH, 2, now_ms=LEASE_MS)
+    assert set(ledger.renew(late, LEASE_MS).values()) == {Standing.GONE}
+    assert ledger.held(Kind.BATCH).slots == 2
+
+
+def test_a_renewal_tells_the_holder_that_it_was_asked_back() -> None:
+    ledger = book()
+    token = take(ledger, Kind.BATCH, 3)[-1]
+    ledger.revoke(POOL.floor, 0)
+    assert ledger.renew([token], 100) == {token: Standing.REVOKED}
+
+
+def test_a_late_release_does_not_free_the_slot_of_another() -> None:
+    ledger = book()
+    late = take(ledger, Kind.BATCH, 1)[0]
+    take(ledger, Kind.BATCH, 1, now_ms=LEASE_MS)
+    ledger.release(late, LEASE_MS)
+    assert ledger.held(Kind.BATCH).slots == 1
+
+
+def test_a_draining_permit_counts_until_its_time_is_up() -> None:
+    ledger = book()
+    tokens = take(ledger, Kind.BATCH, 12)
+    ledger.drain(tokens[0], drain_ms=8_000, now_ms=0)
+    ledger.renew(tokens[1:], 4_000)
+    assert ledger.reclaiming() == Amount(1, 600)
+    assert refusal(ledger, Kind.BATCH, now_ms=7_999) is Reason.PROTECTED
+    assert refusal(ledger, Kind.BATCH, now_ms=8_000) is None
+    assert ledger.reclaiming() == Amount()
+
+
+def test_settling_books_the_truth() -> None:
+    ledger = book()
+    token = take(ledger, Kind.BATCH, 1)[0]
+    ledger.settle(token, 590, 0)
+    assert ledger.held(Kind.BATCH) == Amount(1, 590)
+
+
+def test_the_same_ask_again_is_admitted_once() -> None:
+    ledger = book()
+    assert ledger.acquire("t", Kind.BATCH, SMALL, 0) == (None, [])
+    assert ledger.acquire("t", Kind.BATCH, SMALL, 0) == (None, [])
+    assert ledger.held(Kind.BATCH) == Amount(1, 600)
+
+
+def test_a_live_holder_registers_again_with_a_ledger_that_lost_its_memory() -> None:
+    ledger = book()
+    ledger.settled_at_ms = LEASE_MS
+    for number in range(6):
+        assert ledger.register(Permit(f"b{number}", Kind.BATCH, SMALL), now_ms=100) is Standing.HELD
+    assert ledger.held(Kind.BATCH).slots == 6
+    assert refusal(ledger, Kind.BATCH, now_ms=200) is Reason.LIMIT
+
+
+def test_a_zombie_does_not_register_again_once_the_ledger_has_settled() -> None:
+    ledger = book()
+    ledger.settled_at_ms = LEASE_MS
+    assert ledger.register(Permit("late", Kind.BATCH, SMALL), LEASE_MS) is Standing.GONE
+    assert ledger.register(Permit("chat", Kind.INTERACTIVE, SMALL), LEASE_MS) is Standing.HELD
