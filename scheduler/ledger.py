@@ -5,14 +5,14 @@ exist and released by their token; keys without traffic expire, except the ledge
 """
 
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Self
 
 from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialWithJitterBackoff
 from redis.commands.core import AsyncScript
 from redis.exceptions import RedisError
-from redis.retry import Retry
 
 from scheduler import scripts
 from scheduler.capacity import Amount, PoolCapacity
@@ -123,7 +123,7 @@ class Ledger:
         """Leave a withdrawn request counted until the engine is surely done with it."""
         await self._call("drain", permit.token, _ms(seconds))
 
-    async def revocations(self) -> AsyncIterator[set[str]]:
+    async def revocations(self) -> AsyncGenerator[set[str], None]:
         """The tokens of permits asked back, as they are announced; close it with `contextlib.aclosing`.
 
         A hint: what is missed here, the next renewal tells.

@@ -154,6 +154,17 @@ def test_a_server_restarted_empty_keeps_batch_at_the_floor_and_takes_live_holder
     asyncio.run(scene())
 
 
+def test_connections_that_went_stale_in_a_restart_are_replaced_without_a_word(valkey: ValkeyServer) -> None:
+    async def scene() -> None:
+        async with opened(valkey) as ledger:
+            await asyncio.gather(*(ledger.snapshot() for _ in range(5)))
+            valkey.kill()
+            valkey.start()
+            await asyncio.gather(*(ledger.snapshot() for _ in range(5)))
+
+    asyncio.run(scene())
+
+
 def test_a_holder_whose_permit_went_to_another_learns_that_it_is_gone(valkey: ValkeyServer) -> None:
     async def scene() -> None:
         async with opened(valkey, lease_seconds=0.2) as ledger:

@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar, overload
 
 T = TypeVar("T")
 
@@ -23,17 +23,26 @@ def wait_until(
         time.sleep(interval_seconds)
 
 
+@overload
 async def wait_until_async(
-    condition: Callable[[], T | Awaitable[T]],
-    what: str,
-    timeout_seconds: float = 10.0,
-    interval_seconds: float = 0.02,
-) -> T:
+    condition: Callable[[], Awaitable[T]], what: str, timeout_seconds: float = ..., interval_seconds: float = ...
+) -> T: ...
+
+
+@overload
+async def wait_until_async(
+    condition: Callable[[], T], what: str, timeout_seconds: float = ..., interval_seconds: float = ...
+) -> T: ...
+
+
+async def wait_until_async(
+    condition: Callable[[], Any], what: str, timeout_seconds: float = 10.0, interval_seconds: float = 0.02
+) -> Any:
     """The same on an event loop; `condition` may be a coroutine function."""
     deadline = time.monotonic() + timeout_seconds
     while True:
         found = condition()
-        value: T = await found if inspect.isawaitable(found) else found
+        value = await found if inspect.isawaitable(found) else found
         if value:
             return value
         if time.monotonic() >= deadline:

@@ -1,0 +1,90 @@
+"""Which columns of a source hold the parts of a ticket."""
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tickets_batch.errors import UserError
+from tickets_batch.settings import Columns
+
+SHOWN_COLUMNS = 30
+SHOWN_CHARACTERS = 40
+PARTS = ("id", "subject", "body", "created_at", "priority")
+USUAL_NAMES = {
+    "id": ("ticket id", "ticket_id", "key", "issue key", "number", "ticket", "custom_id"),
+    "subject": ("title", "summary"),
+    "body": ("description", "text", "message", "content", "comment", "description_text"),
+    "created_at": ("created", "created at", "created time", "date", "timestamp", "opened at"),
+    "priority": ("urgency",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The column name of each part that a source is asked for, and the parts that it must have."""
+
+    names: Mapping[str, str]
+    required: frozenset[str]
+
+    @classmethod
+    def of(cls, columns: Columns, *, needs_created_at: bool) -> "Wanted":
+        """What the settings ask for: what they name must be there, a subject that they do not name may be missing."""
+        names = {part: name for part in PARTS if (name := getattr(columns, part)) is not None}
+        required = {"id", "body"} | (columns.model_fields_set & {"subject", "priority"} & names.keys())
+        return cls(names, frozenset(required | {"created_at"} if needs_created_at else required))
+
+    def refuse_missing(self, where: str, present: Iterable[str], found: Sequence[str]) -> None:
+        """Raise UserError, one line, when a required part is not `present`; it names the columns `found`."""
+        missing = [part for part in PARTS if part in self.required and part not in set(present)]
+        if not missing:
+            return
+        said = "; ".join(_missing(part, self.names[part], found) for part in missing)
+        shown = ", ".join(name[:SHOWN_CHARACTERS] for name in found[:SHOWN_COLUMNS])
+        more = f" and {len(found) - SHOWN_COLUMNS} more" if len(found) > SHOWN_COLUMNS else ""
+        way_out = "set [source] columns"
+        if "created_at" in missing:
+            way_out += ", or take every row whatever its date with --all"
+        raise UserError(f"{where}: {said}; its columns are: {shown}{more}; {way_out}")
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """Where each part stands in a row of cells; a name that the header repeats has several places."""
+
+    by_part: Mapping[str, tuple[int, ...]]
+    width: int
+
+    @property
+    def reach(self) -> int:
+        """How many cells a row needs to hold the first place of every part."""
+        return max(places[0] for places in self.by_part.values()) + 1
+
+    @property
+    def repeated(self) -> Mapping[str, int]:
+        """The parts whose column the header repeats, with how often."""
+        return {part: len(places) for part, places in self.by_part.items() if len(places) > 1}
+
+
+def positions(wanted: Wanted, header: Sequence[str]) -> Positions:
+    """The places of the wanted columns: by exact name, else whatever its case and the white space around it."""
+    by_part: dict[str, tuple[int, ...]] = {}
+    for part, name in wanted.names.items():
+        places = tuple(place for place, cell in enumerate(header) if cell == name)
+        if not places:
+            places = tuple(place for place, cell in enumerate(header) if _folded(cell) == _folded(name))
+        if places:
+            by_part[part] = places
+    return Positions(by_part, len(header))
+
+
+def _missing(part: str, name: str, found: Sequence[str]) -> str:
+    folded = {_folded(cell): cell for cell in found}
+    close = difflib.get_close_matches(_folded(name), folded, n=1, cutoff=0.6)
+    usual = [candidate for candidate in USUAL_NAMES[part] if candidate in folded]
+    nearest = (close + usual)[:1]
+    hint = f' (nearest: "{folded[nearest[0]][:SHOWN_CHARACTERS]}")' if nearest else ""
+    return f'no column "{name}" for columns.{part}{hint}'
+
+
+def _folded(name: str) -> str:
+    return name.strip().casefold()

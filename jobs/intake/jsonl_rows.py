@@ -1,0 +1,105 @@
+"""The rows of a JSONL file: one object a line, nested fields by dotted paths."""
+
+import json
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from jobs.intake.columns import Wanted
+from jobs.intake.decode import LineTooLong, TextLines, open_lines
+from jobs.intake.reading import Record
+from jobs.ticket import Rejection
+from tickets_batch.errors import UserError
+
+LOOKED_AT_LINES = 100  # enough to tell a field that is never there from one that is left out where it is empty
+
+# Numbers stay the text that they are in the file: an id keeps every digit, and none is too long to be read.
+_DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
+
+
+class JsonlRows:
+    """The records of one JSONL file; it can be read again and again.
+
+    Raises UserError at construction when the file cannot be used or none of its first lines has a required field.
+    """
+
+    kind = "JSONL"
+
+    def __init__(self, path: Path, wanted: Wanted) -> None:
+        self._path = path
+        self._names = wanted.names
+        self.notes: tuple[str, ...] = ()
+        with open_lines(path) as text:
+            rows = [row for _, row in islice(_rows(text), LOOKED_AT_LINES)]
+            beginning = text.beginning
+        objects = [row for row in rows if isinstance(row, dict)]
+        if not objects:
+            raise UserError(f"{path} is not JSONL, one object a line: {_what_it_is(path, beginning, rows)}")
+        found = list(dict.fromkeys(name for row in objects for name in _paths(row)))
+        present = {part for part, name in wanted.names.items() if any(_field(row, name) is not None for row in objects)}
+        wanted.refuse_missing(str(path), present, found)
+
+    def __iter__(self) -> Iterator[Record | Rejection]:
+        with open_lines(self._path) as text:
+            for line, row in _rows(text):
+                yield self._record(line, row) if isinstance(row, dict) else Rejection(line, row)
+            self.notes = text.notes
+
+    def _record(self, line: int, row: dict[str, object]) -> Record:
+        parts = {part: _field(row, name) for part, name in self._names.items()}
+        return Record(line, parts["id"], parts["subject"], parts["body"], parts["created_at"], parts.get("priority"))
+
+
+def _rows(text: TextLines) -> Iterator[tuple[int, dict[str, object] | str]]:
+    """Each line's number with its object, or with the reason why it has none; blank lines are left out."""
+    while True:
+        try:
+            line = next(text)
+        except StopIteration:
+            return
+        except LineTooLong as error:
+            yield text.number, str(error)
+            continue
+        if stripped := line.strip(" \t\r\n\0"):
+            yield text.number, _object(stripped)
+
+
+def _object(line: str) -> dict[str, object] | str:
+    try:
+        value = _DECODER.decode(line)
+    except json.JSONDecodeError as error:
+        return f"not valid JSON: {error.msg.removesuffix(' at')} at column {error.colno}"
+    except RecursionError:
+        return "not usable JSON: nested too deeply"
+    return value if isinstance(value, dict) else "not a JSON object"
+
+
+def _field(row: dict[str, object], name: str) -> object:
+    """The field of that name, else what its dotted path leads to through objects and places in lists, else None."""
+    if name in row:
+        return row[name]
+    value: object = row
+    for step in name.split("."):
+        if isinstance(value, dict):
+            value = value.get(step)
+        elif isinstance(value, list) and step.isdecimal() and int(step) < len(value):
+            value = value[int(step)]
+        else:
+            return None
+    return value
+
+
+def _paths(row: dict[str, object], prefix: str = "", depth: int = 3) -> Iterator[str]:
+    for name, value in row.items():
+        if isinstance(value, dict) and depth > 1:
+            yield from _paths(value, f"{prefix}{name}.", depth - 1)
+        else:
+            yield prefix + name
+
+
+def _what_it_is(path: Path, beginning: str, rows: list[dict[str, object] | str]) -> str:
+    if beginning.startswith("["):
+        return f"it is one JSON array; convert it with: jq -c '.[]' {path.name} > tickets.jsonl"
+    if beginning.split("\n", 1)[0].strip() == "{":
+        return f"its objects spread over many lines; convert it with: jq -c . {path.name} > tickets.jsonl"
+    return f"its first line is {rows[0]}"

@@ -1,0 +1,144 @@
+"""One pass over a source: records in, tickets out, and a count of everything that was skipped or mended."""
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from uuid import UUID
+
+from jobs.days import Day
+from jobs.intake.dates import WrongDate, instant_of
+from jobs.intake.text import html_to_text, looks_like_html, tidy
+from jobs.text import storable
+from jobs.ticket import Rejection, Ticket
+
+TEXT_LIMIT_CHARACTERS = 1_000_000
+ID_LIMIT_CHARACTERS = 500
+PRIORITY_LIMIT = 2**31 - 1  # what an INTEGER column holds
+PRIORITY_WORDS = {
+    "lowest": -2,
+    "low": -1,
+    "normal": 0,
+    "medium": 0,
+    "high": 1,
+    "urgent": 2,
+    "highest": 2,
+    "critical": 2,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The parts of one row as the source gives them: text, numbers, dates, None, or what else JSON can hold."""
+
+    line: int
+    custom_id: object
+    subject: object = None
+    body: object = None
+    created_at: object = None
+    priority: object = None
+
+
+class Unusable(ValueError):
+    """The record is no ticket; the message is the reason."""
+
+
+class Reading:
+    """Turns records into tickets and keeps count.
+
+    `picks_by_date` leaves out, and counts in `outside_day`, what was not created on `day`; without it a date that
+    cannot be read costs no ticket.
+    """
+
+    def __init__(self, day: Day, *, picks_by_date: bool) -> None:
+        self.outside_day = 0
+        self._day = day
+        self._picks_by_date = picks_by_date
+        self._counts: Counter[str] = Counter()
+
+    def ticket(self, record: Record) -> Ticket | Rejection | None:
+        """The ticket, the reason why there is none, or None for a record of another day."""
+        try:
+            created_at = self._created_at(record.created_at)
+            if self._picks_by_date and (created_at is None or created_at not in self._day):
+                self.outside_day += 1
+                return None
+            custom_id = self._custom_id(record.custom_id)
+            subject = self._text(record.subject, "subject")
+            body = self._text(record.body, "body")
+            if not subject and not body:
+                raise Unusable("subject and body are both empty")
+        except Unusable as error:
+            return Rejection(record.line, storable(str(error)), _id_for_rejection(record.custom_id))
+        return Ticket(custom_id, subject, body, created_at, self._priority(record.priority), record.line)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was mended, one line each with its count."""
+        return tuple(f"{what}: {count:,}" for what, count in self._counts.items())
+
+    def _created_at(self, value: object) -> datetime | None:
+        if value is None and not self._picks_by_date:
+            return None
+        try:
+            return instant_of(value, self._day.zone)
+        except WrongDate as error:
+            if self._picks_by_date:
+                raise Unusable(f"created_at {error}") from error
+            self._counts["dates that cannot be read, their rows taken all the same"] += 1
+            return None
+
+    def _custom_id(self, value: object) -> str:
+        text = _as_text(value, "id")
+        custom_id = storable(text).strip()
+        if not custom_id:
+            raise Unusable("the id is empty")
+        if len(custom_id) > ID_LIMIT_CHARACTERS:
+            raise Unusable(f"the id is longer than {ID_LIMIT_CHARACTERS} characters")
+        return custom_id
+
+    def _text(self, value: object, part: str) -> str:
+        text = _as_text(value, part)
+        if looks_like_html(text):
+            self._counts["HTML, of which only the text was kept"] += 1
+            text = html_to_text(text)
+        text = tidy(text)
+        if len(text) > TEXT_LIMIT_CHARACTERS:
+            self._counts[f"texts cut at {TEXT_LIMIT_CHARACTERS:,} characters"] += 1
+            text = text[:TEXT_LIMIT_CHARACTERS]
+        clean = storable(text)
+        if clean != text:
+            self._counts["texts with NUL or half characters, which were replaced"] += 1
+        return clean
+
+    def _priority(self, value: object) -> int:
+        """A number, or one of the usual words; anything else counts as normal (0)."""
+        text = str(value).strip().lower() if value is not None else ""
+        if not text:
+            return 0
+        if text in PRIORITY_WORDS:
+            return PRIORITY_WORDS[text]
+        if re.fullmatch(r"[+-]?\d{1,10}(\.0*)?", text, re.ASCII):
+            return max(-PRIORITY_LIMIT, min(PRIORITY_LIMIT, int(float(text))))
+        self._counts["priorities not understood, taken as normal"] += 1
+        return 0
+
+
+def _as_text(value: object, part: str) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value).decode("utf-8", "replace")
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal | UUID):
+        kind = {dict: "an object", list: "a list", bool: "true or false"}.get(type(value), type(value).__name__)
+        raise Unusable(f"the {part} is {kind}, not text: name a field that holds text, with dots where it is nested")
+    return str(value)
+
+
+def _id_for_rejection(value: object) -> str | None:
+    if not isinstance(value, str | int):
+        return None
+    return storable(str(value)).strip()[:ID_LIMIT_CHARACTERS] or None

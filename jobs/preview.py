@@ -1,0 +1,94 @@
+"""What a submit would do, before it does it: how many tickets, how many tokens, how long."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from jobs.intake.source import Source
+from jobs.ticket import Rejection, Ticket
+
+KEPT_REJECTIONS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The tokens that a ticket asks for, its whole prompt and the output cap, over all tickets; zeros without any."""
+
+    total: int
+    p50: int
+    p95: int
+    largest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What would be submitted; `seconds` is None where no speed is known.
+
+    `rejections` are the first of the `rejected` rows; `outside_day` rows belong to other days.
+    """
+
+    tickets: int
+    rejected: int
+    rejections: tuple[Rejection, ...]
+    outside_day: int
+    tokens: Spread
+    seconds: float | None
+    notes: tuple[str, ...]
+
+
+def preview(
+    source: Source,
+    *,
+    tokens_of: Callable[[str], int],
+    shared_tokens: int,
+    output_tokens: int,
+    slots: int,
+    slot_tokens_per_second: float | None,
+) -> Preview:
+    """Read `source` to its end and add up what it would ask of the model.
+
+    A ticket asks for `shared_tokens` (the part of the prompt that all have), its own text by `tokens_of`, and
+    `output_tokens`. `slot_tokens_per_second` is what one slot was measured to do of such tokens: the tickets take their
+    total divided over `slots`, and never less than the largest one alone. Ids are remembered by their hash, about
+    70 bytes each. Raises UserError where the source breaks off.
+    """
+    sizes: Counter[int] = Counter()
+    ids: set[int] = set()
+    rejected = 0
+    rejections: list[Rejection] = []
+    for row in source:
+        usable = _once(row, ids)
+        if isinstance(usable, Rejection):
+            rejected += 1
+            rejections += [usable] if len(rejections) < KEPT_REJECTIONS else []
+        else:
+            sizes[shared_tokens + tokens_of(f"{usable.subject}\n{usable.body}") + output_tokens] += 1
+    tokens = _spread(sizes)
+    seconds = None
+    if slot_tokens_per_second is not None:
+        seconds = max(tokens.total / max(1, slots), tokens.largest) / slot_tokens_per_second
+    return Preview(sizes.total(), rejected, tuple(rejections), source.outside_day, tokens, seconds, source.notes)
+
+
+def _once(row: Ticket | Rejection, ids: set[int]) -> Ticket | Rejection:
+    """The row, or its rejection when its id was there before."""
+    if isinstance(row, Rejection):
+        return row
+    known = len(ids)
+    ids.add(hash(row.custom_id))
+    return row if len(ids) > known else Rejection(row.line, "duplicate id", row.custom_id)
+
+
+def _spread(sizes: Counter[int]) -> Spread:
+    total = sum(size * count for size, count in sizes.items())
+    return Spread(total, _quantile(sizes, 0.5), _quantile(sizes, 0.95), max(sizes, default=0))
+
+
+def _quantile(sizes: Counter[int], share: float) -> int:
+    """The smallest size that at least `share` of the tickets do not exceed."""
+    reached = 0
+    for size in sorted(sizes):
+        reached += sizes[size]
+        if reached >= share * sizes.total():
+            return size
+    return 0

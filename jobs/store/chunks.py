@@ -1,0 +1,276 @@
+"""A few thousand tickets into a batch, in one transaction: what is new, what is there already, what has changed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Insert,
+    Integer,
+    Row,
+    Select,
+    String,
+    Text,
+    Update,
+    bindparam,
+    delete,
+    false,
+    func,
+    insert,
+    null,
+    select,
+    update,
+)
+
+from jobs.states import BatchState, JobState
+from jobs.store import events, loading, tally
+from jobs.store.database import Database
+from jobs.store.given import given, packed
+from jobs.store.spool import Spooled
+from jobs.tables import Values, batches, jobs, results, said, tickets
+
+NAMED = 100  # ids named of those that changed
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A batch and our right to put jobs into it; a batch that has ended takes the times and pools when it reopens."""
+
+    batch_id: str
+    token: str
+    created: bool
+    not_before: datetime | None
+    deadline_at: datetime | None
+    pools: tuple[str, ...]
+    update: bool
+
+
+@dataclass(slots=True)
+class Put:
+    """What has been put in so far."""
+
+    added: int = 0
+    reused: int = 0
+    already: int = 0
+    changed: int = 0
+    updated: int = 0
+    reopened: bool = False
+    changed_ids: list[str] = field(default_factory=list)
+    busy_ids: list[str] = field(default_factory=list)
+
+    def __add__(self, more: "Put") -> "Put":
+        return Put(
+            self.added + more.added,
+            self.reused + more.reused,
+            self.already + more.already,
+            self.changed + more.changed,
+            self.updated + more.updated,
+            self.reopened or more.reopened,
+            (self.changed_ids + more.changed_ids)[:NAMED],
+            (self.busy_ids + more.busy_ids)[:NAMED],
+        )
+
+
+def put(db: Database, load: Load, chunk: Sequence[Spooled]) -> Put:
+    """Put these tickets in; counts what was done. Raises UserError when the lease is lost; StoreUnavailable."""
+    now = db.now()
+    with db.begin() as connection:
+        there = {} if load.created else _there(connection, db.dialect, load, chunk)
+        fresh = [ticket for ticket in chunk if ticket.custom_id not in there]
+        changed = [t for t in chunk if t.custom_id in there and there[t.custom_id].answer_key != t.answer_key]
+        done = Put(added=len(fresh), already=len(there), changed=len(changed))
+        done.changed_ids = [ticket.custom_id for ticket in changed[:NAMED]]
+        moved: dict[str, int] = {"total": len(fresh)}
+        ids = _insert(connection, db.dialect, load, fresh, now, moved, done) if fresh else []
+        if changed and load.update:
+            _update(connection, db.dialect, changed, there, moved, done)
+        batch = tally.add(connection, load.batch_id, moved)
+        loading.keep(connection, batch, load.token, now)
+        _stretch(connection, load, ids)
+        if batch.state in (BatchState.COMPLETED, BatchState.EXPIRED) and batch.pending:
+            _reopen(connection, load, now)
+            done.reopened = True
+    return done
+
+
+def _there(connection: Connection, dialect: str, load: Load, chunk: Sequence[Spooled]) -> dict[str, Row[Any]]:
+    rows = packed(dialect, [{"custom_id": ticket.custom_id} for ticket in chunk])
+    found = connection.execute(_find(dialect), {**rows, "batch": load.batch_id})
+    return {row.custom_id: row for row in found}
+
+
+def _insert(
+    connection: Connection,
+    dialect: str,
+    load: Load,
+    fresh: Sequence[Spooled],
+    now: datetime,
+    moved: dict[str, int],
+    done: Put,
+) -> list[int]:
+    """New jobs: pending, or done where an earlier batch has the answer; returns their ids."""
+    keys = packed(dialect, [{"answer_key": key} for key in {ticket.answer_key for ticket in fresh}])
+    answers = {row.answer_key: row for row in connection.execute(_answers(dialect), {**keys, "batch": load.batch_id})}
+    rows = [_job_row(ticket, answers.get(ticket.answer_key), n, now) for n, ticket in enumerate(fresh)]
+    inserted = connection.execute(_insert_jobs(dialect), {**packed(dialect, rows), "batch": load.batch_id})
+    ids = {row.custom_id: int(row.id) for row in inserted}
+    texts = [{"job_id": ids[t.custom_id], "subject": t.subject, "body": t.body} for t in fresh]
+    connection.execute(_insert_tickets(dialect), packed(dialect, texts))
+    reused = [_reused_row(ids[t.custom_id], answers[t.answer_key]) for t in fresh if t.answer_key in answers]
+    if reused:
+        connection.execute(insert(results), reused)
+    done.reused = len(reused)
+    moved |= {"reused": len(reused), JobState.SUCCEEDED: len(reused), JobState.PENDING: len(fresh) - len(reused)}
+    return list(ids.values())
+
+
+def _update(
+    connection: Connection,
+    dialect: str,
+    changed: Sequence[Spooled],
+    there: Mapping[str, Row[Any]],
+    moved: dict[str, int],
+    done: Put,
+) -> None:
+    """Changed tickets: their jobs begin anew with the new text, but for those that are being worked on."""
+    ids = [there[ticket.custom_id].id for ticket in changed]
+    # in the order of ids, like every statement that waits for several jobs
+    locked = select(jobs.c.id, jobs.c.state, jobs.c.reused).where(jobs.c.id.in_(ids)).order_by(jobs.c.id)
+    held = {row.id: row for row in connection.execute(locked.with_for_update())}
+    rows: list[Values] = []
+    for ticket in changed:
+        job = held[there[ticket.custom_id].id]
+        if job.state == JobState.RUNNING:
+            done.busy_ids.append(ticket.custom_id)
+            continue
+        rows.append({"id": job.id, **ticket._asdict()})
+        for counter, more in ((job.state, -1), (JobState.PENDING, 1), ("reused", -int(job.reused))):
+            moved[counter] = moved.get(counter, 0) + more
+    if rows:
+        connection.execute(delete(results).where(results.c.job_id.in_([row["id"] for row in rows])))
+        connection.execute(_renew_jobs(dialect), packed(dialect, rows))
+        connection.execute(_renew_tickets(dialect), packed(dialect, rows))
+    done.updated = len(rows)
+
+
+def _stretch(connection: Connection, load: Load, ids: Sequence[int]) -> None:
+    """Keeps the range of the batch's job ids."""
+    if ids:
+        first = func.coalesce(batches.c.first_job_id, min(ids))
+        connection.execute(
+            update(batches).where(batches.c.id == load.batch_id).values(first_job_id=first, last_job_id=max(ids))
+        )
+
+
+def _reopen(connection: Connection, load: Load, now: datetime) -> None:
+    connection.execute(
+        update(batches)
+        .where(batches.c.id == load.batch_id)
+        .values(
+            state=said(BatchState.RUNNING),
+            finished_at=null(),
+            not_before=load.not_before,
+            deadline_at=load.deadline_at,
+            pools=list(load.pools),
+        )
+    )
+    events.add(connection, now, "reopened", load.batch_id)
+
+
+def _job_row(ticket: Spooled, answer: Row[Any] | None, number: int, now: datetime) -> Values:
+    return {
+        "number": number,
+        "custom_id": ticket.custom_id,
+        "answer_key": ticket.answer_key,
+        "priority": ticket.priority,
+        "state": JobState.PENDING if answer is None else JobState.SUCCEEDED,
+        "reused": answer is not None,
+        "truncated": answer is not None and answer.truncated,
+        "finished_at": None if answer is None else now,
+    }
+
+
+def _reused_row(job_id: int, answer: Row[Any]) -> Values:
+    return {
+        "job_id": job_id,
+        "label": answer.label,
+        "model": answer.model,
+        "prompt_tokens": 0,  # nothing was spent on it here
+        "completion_tokens": 0,
+    }
+
+
+@cache
+def _find(dialect: str) -> Select[Any]:
+    asked = given(dialect, "asked", custom_id=Text())
+    return select(jobs.c.id, jobs.c.custom_id, jobs.c.answer_key).join(
+        asked, (jobs.c.custom_id == asked.c.custom_id) & (jobs.c.batch_id == bindparam("batch"))
+    )
+
+
+@cache
+def _answers(dialect: str) -> Select[Any]:
+    """One answer for each given key, from another batch."""
+    asked = given(dialect, "asked", answer_key=String())
+    found, source, other = results.alias("found"), jobs.alias("source"), jobs.alias("other")
+    one = (
+        select(found.c.job_id)
+        .join(other, other.c.id == found.c.job_id)
+        .where(found.c.answer_key == asked.c.answer_key, other.c.batch_id != bindparam("batch"))
+        .limit(1)
+        .correlate(asked)
+        .scalar_subquery()
+    )
+    return (
+        select(asked.c.answer_key, results.c.label, results.c.model, source.c.truncated)
+        .select_from(asked)
+        .join(results, results.c.job_id == one)
+        .join(source, source.c.id == results.c.job_id)
+    )
+
+
+@cache
+def _insert_jobs(dialect: str) -> Insert:
+    names = ("custom_id", "answer_key", "priority", "state", "reused", "truncated", "finished_at")
+    columns = {name: jobs.c[name].type for name in names}
+    new = given(dialect, "new", number=Integer(), **columns)
+    chosen = select(bindparam("batch", type_=String), *(new.c[name] for name in names)).order_by(new.c.number)
+    return insert(jobs).from_select(["batch_id", *names], chosen).returning(jobs.c.id, jobs.c.custom_id)
+
+
+@cache
+def _insert_tickets(dialect: str) -> Insert:
+    new = given(dialect, "new", job_id=BigInteger(), subject=Text(), body=Text())
+    return insert(tickets).from_select(["job_id", "subject", "body"], select(new))
+
+
+@cache
+def _renew_jobs(dialect: str) -> Update:
+    new = given(dialect, "new", id=BigInteger(), answer_key=String(), priority=Integer())
+    return (
+        update(jobs)
+        .where(jobs.c.id == new.c.id)
+        .values(
+            answer_key=new.c.answer_key,
+            priority=new.c.priority,
+            state=said(JobState.PENDING),
+            attempts=0,
+            reaps=0,
+            requeues=jobs.c.requeues + 1,
+            truncated=false(),
+            reused=false(),
+            not_before=null(),
+            finished_at=null(),
+            error=null(),
+        )
+    )
+
+
+@cache
+def _renew_tickets(dialect: str) -> Update:
+    new = given(dialect, "new", id=BigInteger(), subject=Text(), body=Text())
+    return update(tickets).where(tickets.c.job_id == new.c.id).values(subject=new.c.subject, body=new.c.body)

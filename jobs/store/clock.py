@@ -1,0 +1,46 @@
+"""One time for all processes: the database's, carried forward by the monotonic clock."""
+
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from threading import Lock
+
+REREAD_SECONDS = 10.0
+STEP_SECONDS = 1.0
+SETTLING_SECONDS = 30.0  # until every process has read the stepped clock and renewed its leases by it
+
+
+class Clock:
+    """Reads the database's time now and then, and counts on by the monotonic clock in between.
+
+    A step of the clock it reads is taken over at the next reading, and for half a minute from then `is_settled` is
+    False: leases written by processes that have not yet noticed must not count as expired.
+    """
+
+    def __init__(self, read: Callable[[], datetime], monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._read = read
+        self._monotonic = monotonic
+        self._lock = Lock()
+        self._anchor: datetime | None = None
+        self._anchored_at = 0.0
+        self._stepped_at: float | None = None
+
+    def now(self) -> datetime:
+        """The current instant, UTC. Raises StoreUnavailable when it has to be read and cannot."""
+        with self._lock:
+            anchor, age = self._anchor, self._monotonic() - self._anchored_at
+            if anchor is not None and age < REREAD_SECONDS:
+                return anchor + timedelta(seconds=age)
+            fresh = self._read()
+            here = self._monotonic()
+            if anchor is not None:
+                carried = anchor + timedelta(seconds=here - self._anchored_at)
+                if abs((fresh - carried).total_seconds()) > STEP_SECONDS:
+                    self._stepped_at = here
+            self._anchor, self._anchored_at = fresh, here
+            return fresh
+
+    @property
+    def is_settled(self) -> bool:
+        """False for a while after the clock was seen to step."""
+        return self._stepped_at is None or self._monotonic() - self._stepped_at >= SETTLING_SECONDS

@@ -1,0 +1,51 @@
+"""What can go wrong with the database itself.
+
+UserError
+├── StoreUnavailable   it cannot be reached, or refuses to work: worth trying again
+└── StoreConflict      it undid a transaction that clashed with another one: worth trying again at once
+"""
+
+import sqlite3
+
+from sqlalchemy import URL
+from sqlalchemy.exc import DBAPIError
+
+from tickets_batch.errors import UserError
+
+CLASHES = frozenset({"40001", "40P01", "55P03"})  # serialization failure, deadlock, lock not available
+# connection, authorization, no such database, resources and disk, operator intervention, system error
+REFUSALS = ("08", "28", "3D", "53", "57", "58")
+
+
+class StoreUnavailable(UserError):
+    """The database cannot be reached or cannot work; the message names it without its password."""
+
+
+class StoreConflict(UserError):
+    """The database undid this transaction because it clashed with another one; the same call may well succeed now."""
+
+
+def explained(error: DBAPIError, url: URL) -> UserError | None:
+    """The error as a person should read it, or None when it is a fault of this program."""
+    origin = error.orig
+    where = url.render_as_string(hide_password=True)
+    if isinstance(origin, sqlite3.Error):
+        # SQLITE_ERROR and constraint failures are our own statements' faults; the rest is the file's or the disk's
+        if getattr(origin, "sqlite_errorcode", None) in (None, sqlite3.SQLITE_ERROR) or isinstance(
+            origin, sqlite3.IntegrityError
+        ):
+            return None
+        return StoreUnavailable(f"cannot use the database {where}: {origin}")
+    state: str | None = getattr(origin, "sqlstate", None)
+    if state in CLASHES:
+        return StoreConflict("the database undid a transaction that clashed with another one: try again")
+    lost = error.connection_invalidated or (state is None and type(origin).__name__ == "OperationalError")
+    if lost or (state is not None and state.startswith(REFUSALS)):
+        return StoreUnavailable(f"cannot use the database {where}: {_first_line(origin, url)}")
+    return None
+
+
+def _first_line(origin: BaseException | None, url: URL) -> str:
+    lines = str(origin).strip().splitlines() or ["connection lost"]
+    line = lines[0].strip()
+    return line.replace(str(url.password), "***") if url.password else line

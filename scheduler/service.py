@@ -1,0 +1,139 @@
+"""The scheduler: one leader among any number of them, and its loops.
+
+The control loop runs on an event loop of its own and touches Redis only; dispatch and reap may wait for the database or
+the broker without stopping it.
+"""
+
+import asyncio
+import logging
+import os
+import secrets
+import socket
+import threading
+from collections.abc import Callable
+
+from jobs.store import batches, claims, leader, services
+from jobs.store.database import Database
+from jobs.store.errors import StoreConflict, StoreUnavailable
+from scheduler.control import control
+from scheduler.dispatch import Queue, QueueUnavailable, dispatch
+from scheduler.ledger import Ledger
+from scheduler.pools import capacity_of
+from tickets_batch.settings import Settings, reveal
+
+log = logging.getLogger(__name__)
+
+LEADER = "scheduler"
+LEASE_SECONDS = 4.0  # a standby takes over within this and one tick
+TICK_SECONDS = 0.5
+REAP_SECONDS = 1.0
+BEAT_SECONDS = 2.0
+FORGET_SECONDS = 3600.0
+
+
+class Scheduler:
+    """One scheduler process. `at_once` and `task_seconds` are what its tasks ask of a worker."""
+
+    def __init__(self, settings: Settings, db: Database, queue: Queue, at_once: int, task_seconds: float) -> None:
+        self._db = db
+        self._queue = queue
+        self._at_once = at_once
+        self._task_seconds = task_seconds
+        self._identity = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
+        redis_url = reveal(settings.redis_url or "")
+        self._pools = [(redis_url, pool.name, capacity_of(pool)) for pool in settings.pool]
+        self._epoch: int | None = None
+        self._stop = threading.Event()
+
+    def run(self, stop: threading.Event) -> None:
+        """Schedule until `stop` is set. Raises LedgerUnavailable when Redis does not answer at the start."""
+        asyncio.run(self._check_redis())
+        loops = [
+            threading.Thread(target=asyncio.run, args=(self._control(),), name="control", daemon=True),
+            *(
+                threading.Thread(target=self._every, args=(seconds, act), name=act.__name__, daemon=True)
+                for seconds, act in (
+                    (TICK_SECONDS, self._lead),
+                    (TICK_SECONDS, self._dispatch),
+                    (REAP_SECONDS, self._reap),
+                    (BEAT_SECONDS, self._beat),
+                )
+            ),
+        ]
+        for loop in loops:
+            loop.start()
+        log.info("scheduler %s is at work", self._identity)
+        stop.wait()
+        self._stop.set()
+        for loop in loops:
+            loop.join()
+        self._sign_off()
+
+    # --- the loops
+
+    def _lead(self) -> None:
+        was_leading = self._epoch is not None
+        try:
+            self._epoch = leader.acquire_or_renew(self._db, LEADER, self._identity, LEASE_SECONDS)
+        except (StoreUnavailable, StoreConflict):
+            self._epoch = None  # another one may lead by now
+            raise
+        if self._epoch is not None and not was_leading:
+            log.info("scheduler %s leads, epoch %d", self._identity, self._epoch)
+
+    def _dispatch(self) -> None:
+        if self._epoch is None:
+            return
+        workers = services.alive(self._db, "worker", within_seconds=10)
+        dispatch(batches.runnable(self._db), workers, self._queue, self._at_once, self._task_seconds)
+
+    def _reap(self) -> None:
+        if self._epoch is None:
+            return
+        if count := claims.reap(self._db):
+            log.warning("%d jobs came back from workers whose lease ran out", count)
+        batches.expire_overdue(self._db)
+
+    def _beat(self) -> None:
+        detail = {"leads": self._epoch is not None, "epoch": self._epoch}
+        services.beat(self._db, "scheduler", self._identity, socket.gethostname(), os.getpid(), detail)
+        if self._epoch is not None:
+            services.forget(self._db, FORGET_SECONDS)
+
+    async def _control(self) -> None:
+        ledgers = [Ledger.connect(*pool) for pool in self._pools]
+        task = asyncio.create_task(control(ledgers, lambda: self._epoch))
+        await asyncio.to_thread(self._stop.wait)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        for ledger in ledgers:
+            await ledger.aclose()
+
+    # --- inside
+
+    def _every(self, seconds: float, act: Callable[[], None]) -> None:
+        """Call `act` again and again; what is away now may be there the next time."""
+        while not self._stop.is_set():
+            try:
+                act()
+            except (StoreUnavailable, StoreConflict, QueueUnavailable) as error:
+                log.warning("%s: %s", act.__name__.strip("_"), error)
+            except Exception:
+                log.exception("%s failed", act.__name__.strip("_"))
+            self._stop.wait(seconds)
+
+    async def _check_redis(self) -> None:
+        for pool in self._pools:
+            ledger = Ledger.connect(*pool)
+            try:
+                await ledger.snapshot()
+            finally:
+                await ledger.aclose()
+
+    def _sign_off(self) -> None:
+        try:
+            leader.resign(self._db, LEADER, self._identity)
+            services.leave(self._db, "scheduler", self._identity)
+        except (StoreUnavailable, StoreConflict) as error:
+            log.warning("the scheduler did not sign off: %s", error)
+        log.info("scheduler %s has ended", self._identity)

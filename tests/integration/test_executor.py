@@ -1,0 +1,279 @@
+"""The executor on real servers: what was claimed is classified once, and every ending leaves nothing behind."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from jobs.states import BatchState, JobState
+from jobs.store import batches, claims
+from jobs.store.database import Database
+from scheduler.capacity import Amount
+from scheduler.permit import PublishedLimit
+from tests.engine.process import EngineThread
+from tests.engine.profile import EngineProfile
+from tests.support.shift import LABELS, POOL, Shift, at_work, is_done, play
+from tests.support.valkey import ValkeyServer
+from tests.support.wait import wait_until_async
+
+
+@pytest.fixture
+def engine() -> Iterator[EngineThread]:
+    with EngineThread(EngineProfile.instant()) as running:
+        yield running
+
+
+@pytest.fixture
+def slow_engine() -> Iterator[EngineThread]:
+    with EngineThread(EngineProfile().changed({"step_base_seconds": 0.05})) as running:
+        yield running
+
+
+def bodies(count: int) -> list[str]:
+    return [f"Where is parcel {number}?" for number in range(count)]
+
+
+def make_tickets_long(engine: EngineThread) -> None:
+    """Some seconds each, in steps short enough that an abort is soon noticed."""
+    engine.set_profile(step_base_seconds=0.15)
+    engine.change_settings(answer_tokens=24)
+
+
+async def holds_nothing(shift: Shift) -> bool:
+    seen = await shift.ledger.snapshot()
+    return seen.batch == Amount()
+
+
+def test_every_ticket_is_called_once_and_gets_the_engine_s_answer(
+    database: Database, valkey: ValkeyServer, engine: EngineThread
+) -> None:
+    texts = bodies(300)
+
+    async def scene() -> None:
+        async with at_work(database, valkey, engine.base_url, texts) as shift:
+            await shift.finish()
+            rows = shift.rows()
+            assert shift.batch().state is BatchState.COMPLETED
+            assert {row.state for row in rows.values()} == {JobState.SUCCEEDED}
+            await wait_until_async(lambda: holds_nothing(shift), "all permits to come back")
+            labels = {row.label for row in rows.values()}
+            assert labels == set(LABELS)
+            by_hash = {row.ticket: row.label for row in engine.log()}
+            assert len(engine.log()) == len(by_hash) == 300
+
+    play(scene)
+
+
+def test_a_batch_whose_limit_is_the_floor_goes_on_one_at_a_time(
+    database: Database, valkey: ValkeyServer, engine: EngineThread
+) -> None:
+    async def scene() -> None:
+        async with at_work(database, valkey, engine.base_url, bodies(30)) as shift:
+            await shift.ledger.publish(PublishedLimit(POOL.floor, 2_000), ttl_seconds=60, leader_epoch=2)
+            await shift.finish()
+            spans = sorted((row.arrived_at, row.ended_at) for row in engine.log())
+            overlaps = [later for (_, end), (later, _) in zip(spans, spans[1:], strict=False) if later < end]
+            assert overlaps == []
+
+    play(scene)
+
+
+def test_jobs_in_flight_when_a_task_s_time_is_up_fly_on(
+    database: Database, valkey: ValkeyServer, slow_engine: EngineThread
+) -> None:
+    async def scene() -> None:
+        async with at_work(database, valkey, slow_engine.base_url, bodies(60)) as shift:
+            await shift.drive(seconds=0.4)
+            assert shift.executor.in_flight > 0
+            await wait_until_async(lambda: shift.executor.in_flight == 0, "the flights to land")
+            await wait_until_async(lambda: shift.batch().running == 0, "the results to be written")
+            batch = shift.batch()
+            assert batch.succeeded > 0
+            assert batch.pending == 60 - batch.succeeded
+            assert {row.yields for row in shift.rows().values()} == {0}
+
+    play(scene)
+
+
+def test_a_stop_yields_what_does_not_end_within_the_grace(
+    database: Database, valkey: ValkeyServer, slow_engine: EngineThread
+) -> None:
+    make_tickets_long(slow_engine)
+
+    async def scene() -> None:
+        async with at_work(database, valkey, slow_engine.base_url, bodies(40)) as shift:
+            driving = asyncio.create_task(shift.drive())
+            await wait_until_async(lambda: shift.executor.in_flight >= 5, "requests in flight")
+            flying = shift.executor.in_flight
+            assert await shift.executor.stop(grace_seconds=0.1)
+            await driving
+            batch = shift.batch()
+            assert (batch.running, batch.pending, batch.yields) == (0, 40, flying)
+            assert {row.attempts for row in shift.rows().values()} == {0}
+            await wait_until_async(lambda: slow_engine.state()["running"] == 0, "the engine to notice")
+
+    play(scene)
+
+
+def test_revoked_permits_stop_their_requests_and_cost_no_attempt(
+    database: Database, valkey: ValkeyServer, slow_engine: EngineThread
+) -> None:
+    make_tickets_long(slow_engine)
+
+    async def scene() -> None:
+        async with at_work(database, valkey, slow_engine.base_url, bodies(30)) as shift:
+            driving = asyncio.create_task(shift.drive())
+            await wait_until_async(lambda: slow_engine.state()["running"] >= 10, "ten requests at the engine")
+            await shift.ledger.publish(PublishedLimit(POOL.floor, 2_000), ttl_seconds=60, leader_epoch=2)
+            await shift.ledger.revoke(POOL.floor)
+            await wait_until_async(lambda: slow_engine.state()["running"] <= 1, "the engine to be left alone", 3)
+            await wait_until_async(lambda: shift.batch().withdrawn >= 9, "the yields to be written")
+            assert {row.attempts for row in shift.rows().values()} <= {0, 1}
+            slow_engine.set_profile(step_base_seconds=0.0)
+            await driving
+            await shift.finish()
+            assert is_done(shift)
+
+    play(scene)
+
+
+def test_a_cancelled_batch_withdraws_what_is_in_flight(
+    database: Database, valkey: ValkeyServer, slow_engine: EngineThread
+) -> None:
+    make_tickets_long(slow_engine)
+
+    async def scene() -> None:
+        async with at_work(database, valkey, slow_engine.base_url, bodies(40)) as shift:
+            driving = asyncio.create_task(shift.drive())
+            await wait_until_async(lambda: shift.executor.in_flight >= 5, "requests in flight")
+            await asyncio.to_thread(batches.cancel, shift.db, shift.batch_id)
+            await driving
+            await wait_until_async(lambda: shift.batch().state is BatchState.CANCELLED, "the batch to close")
+            assert {row.state for row in shift.rows().values()} == {JobState.CANCELLED}
+            assert slow_engine.state()["running"] == 0
+
+    play(scene)
+
+
+def test_a_paused_batch_starts_nothing_more_and_goes_on_when_resumed(
+    database: Database, valkey: ValkeyServer, slow_engine: EngineThread
+) -> None:
+    async def scene() -> None:
+        async with at_work(database, valkey, slow_engine.base_url, bodies(100)) as shift:
+            driving = asyncio.create_task(shift.drive())
+            await wait_until_async(lambda: shift.executor.in_flight >= 5, "requests in flight")
+            await asyncio.to_thread(batches.pause, shift.db, shift.batch_id)
+            await driving
+            await wait_until_async(lambda: shift.batch().running == 0, "nothing to run any more")
+            assert shift.batch().pending > 0
+            await asyncio.to_thread(batches.resume, shift.db, shift.batch_id)
+            slow_engine.set_profile(step_base_seconds=0.0)
+            await shift.finish()
+            assert is_done(shift)
+
+    play(scene)
+
+
+def test_a_worker_whose_jobs_were_reaped_writes_nothing(
+    database: Database, valkey: ValkeyServer, slow_engine: EngineThread
+) -> None:
+    make_tickets_long(slow_engine)
+
+    async def scene() -> None:
+        async with at_work(database, valkey, slow_engine.base_url, bodies(5), lease_seconds=1.0) as shift:
+            renewals = shift.executor._tasks[0]
+            renewals.cancel()  # a worker too busy to renew
+            driving = asyncio.create_task(shift.drive())
+            await wait_until_async(lambda: shift.executor.in_flight == 5, "all in flight")
+
+            async def reaped() -> bool:
+                return await asyncio.to_thread(claims.reap, shift.db) == 5
+
+            await wait_until_async(reaped, "the reaper to take them")
+            other = await asyncio.to_thread(claims.claim, shift.db, shift.batch_id, 5, "other", 60.0)
+            assert len(other) == 5
+            await wait_until_async(lambda: shift.executor.in_flight == 0, "the late answers", 20)
+            await driving
+            batch = shift.batch()
+            assert (batch.running, batch.succeeded) == (5, 0)
+
+    play(scene)
+
+
+def test_a_ticket_that_no_pool_can_carry_fails_and_the_others_go_on(
+    database: Database, valkey: ValkeyServer, engine: EngineThread
+) -> None:
+    async def scene() -> None:
+        texts = ["x" * 400_000, *bodies(5)]
+        async with at_work(database, valkey, engine.base_url, texts) as shift:
+            await shift.finish()
+            rows = shift.rows()
+            assert rows["t-0"].state is JobState.FAILED
+            assert str(rows["t-0"].error).startswith("too_large")
+            assert shift.batch().succeeded == 5
+
+    play(scene)
+
+
+def test_a_ticket_larger_than_the_limit_runs_when_nothing_else_does(
+    database: Database, valkey: ValkeyServer, engine: EngineThread
+) -> None:
+    async def scene() -> None:
+        texts = ["x" * 40_000, *bodies(20)]
+        async with at_work(database, valkey, engine.base_url, texts) as shift:
+            await shift.ledger.publish(PublishedLimit(POOL.floor, 2_000), ttl_seconds=60, leader_epoch=2)
+            await shift.finish()
+            assert shift.batch().succeeded == 21
+
+    play(scene)
+
+
+def test_a_frozen_redis_stops_batch_and_its_return_lets_it_finish(
+    database: Database, valkey: ValkeyServer, slow_engine: EngineThread
+) -> None:
+    async def scene() -> None:
+        async with at_work(database, valkey, slow_engine.base_url, bodies(100)) as shift:
+            driving = asyncio.create_task(shift.drive())
+            await wait_until_async(lambda: shift.batch().succeeded > 0, "first results")
+            valkey.kill()
+            await wait_until_async(lambda: shift.executor.in_flight == 0, "nothing in flight without a ledger", 20)
+            left = shift.batch().pending + shift.batch().running
+            assert left > 0
+            valkey.start()
+            await shift.ledger.found()
+            await shift.ledger.publish(PublishedLimit(POOL.most_batch, 60_000), ttl_seconds=60, leader_epoch=1)
+            slow_engine.set_profile(step_base_seconds=0.0)
+            await driving
+            await shift.finish()
+            assert is_done(shift)
+
+    play(scene)
+
+
+def test_the_estimate_learns_from_what_the_engine_counts(
+    database: Database, valkey: ValkeyServer, engine: EngineThread
+) -> None:
+    engine.change_settings(bytes_per_token=2.0)
+
+    async def scene() -> None:
+        async with at_work(database, valkey, engine.base_url, bodies(60)) as shift:
+            await shift.finish()
+            assert shift.endpoint.estimator.report().ratio > 1.5
+
+    play(scene)
+
+
+def test_two_workers_share_one_batch_without_calling_any_ticket_twice(
+    database: Database, valkey: ValkeyServer, engine: EngineThread
+) -> None:
+    async def scene() -> None:
+        async with (
+            at_work(database, valkey, engine.base_url, bodies(200)) as first,
+            at_work(database, valkey, engine.base_url, [], allow_empty=True, source_key="other") as second,
+        ):
+            second.batch_id = first.batch_id
+            await asyncio.gather(first.finish(), second.finish())
+            assert len(engine.log()) == 200
+            assert first.batch().succeeded == 200
+
+    play(scene)

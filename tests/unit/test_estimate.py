@@ -1,0 +1,62 @@
+"""The token estimate corrects itself from what the engine counts."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.estimate import ENOUGH, FIRST_RATIO, WINDOW, TokenEstimator
+
+
+def test_the_first_guess_is_cautious() -> None:
+    assert TokenEstimator().estimate("a" * 400) == round(100 * FIRST_RATIO)
+
+
+def test_an_empty_text_is_one_token() -> None:
+    assert TokenEstimator().estimate("") == 1
+
+
+def test_a_few_reports_are_not_believed() -> None:
+    estimator = TokenEstimator()
+    for _ in range(ENOUGH - 1):
+        estimator.learn(size=400, estimated=125, actual=300)
+    assert estimator.ratio == FIRST_RATIO
+
+
+def test_a_language_that_takes_more_tokens_is_learned() -> None:
+    estimator = TokenEstimator()
+    for _ in range(ENOUGH):
+        estimator.learn(size=400, estimated=125, actual=300)
+    assert estimator.estimate("a" * 400) == 300
+
+
+def test_old_reports_are_forgotten() -> None:
+    estimator = TokenEstimator()
+    for _ in range(WINDOW):
+        estimator.learn(size=400, estimated=125, actual=300)
+    for _ in range(WINDOW):
+        estimator.learn(size=400, estimated=300, actual=80)
+    assert estimator.estimate("a" * 400) == 80
+
+
+def test_the_error_is_reported() -> None:
+    estimator = TokenEstimator()
+    estimator.learn(size=400, estimated=120, actual=100)
+    estimator.learn(size=400, estimated=50, actual=100)
+    report = estimator.report()
+    assert report.count == 2
+    assert abs(report.mean_error - 0.35) < 1e-9
+    assert report.too_low_share == 0.5
+
+
+@given(st.lists(st.tuples(st.integers(1, 10_000), st.integers(1, 10_000)), min_size=ENOUGH, max_size=400))
+def test_most_of_the_recent_past_would_not_have_been_underestimated(seen: list[tuple[int, int]]) -> None:
+    estimator = TokenEstimator()
+    for size, actual in seen:
+        estimator.learn(size, estimated=1, actual=actual)
+    recent = seen[-WINDOW:]
+    too_low = sum(estimator.of_bytes(size) + 1 < actual for size, actual in recent)
+    assert too_low <= len(recent) * 0.1 + 2
+
+
+@given(st.text(st.characters(), max_size=200))
+def test_any_text_has_an_estimate(text: str) -> None:
+    assert TokenEstimator().estimate(text) >= 1

@@ -1,0 +1,69 @@
+"""`cancel`, `retry`, `pause` and `resume`."""
+
+import click
+
+from tickets_batch.cli.database import opened
+from tickets_batch.cli.frame import BATCH_WORDS, Call, batch_argument, verb
+from tickets_batch.cli.times import deadline_from, shown_instant
+
+
+@verb(epilog=BATCH_WORDS)
+@batch_argument
+@click.pass_obj
+def cancel_command(call: Call, batch: str) -> None:
+    """End BATCH. What is done stays, what is in flight is withdrawn, the rest is cancelled."""
+    from jobs.store import batches
+
+    with opened(call.settings()) as db:
+        batch_id = batches.resolve(db, batch)
+        batches.cancel(db, batch_id)
+        now = batches.get(db, batch_id)
+    in_flight = f", withdrawing {now.running:,} in flight" if now.running else ""
+    _tell(f"{batch_id} is {now.state}: {now.succeeded:,} of {now.total:,} tickets are done{in_flight}")
+
+
+@verb(epilog=BATCH_WORDS)
+@batch_argument
+@click.option("--deadline", metavar="HH:MM|none", help="The new deadline; default: the deadline of the settings.")
+@click.pass_obj
+def retry_command(call: Call, batch: str, deadline: str | None) -> None:
+    """Put BATCH's failed and expired tickets back to work, under a new deadline. What succeeded stays."""
+    from jobs.store import batches
+
+    settings = call.settings()
+    with opened(settings) as db:
+        batch_id = batches.resolve(db, batch)
+        deadline_at = deadline_from(deadline or settings.deadline, settings.zone, db.now())
+        count = batches.retry(db, batch_id, deadline_at)
+    until = f", deadline {shown_instant(deadline_at, settings.zone)}" if deadline_at else ""
+    _tell(f"{batch_id}: {count:,} tickets go back to work{until}")
+
+
+@verb(epilog=BATCH_WORDS)
+@batch_argument
+@click.pass_obj
+def pause_command(call: Call, batch: str) -> None:
+    """Let BATCH rest until `resume`: nothing new starts, and what is in flight goes back."""
+    from jobs.store import batches
+
+    with opened(call.settings()) as db:
+        batch_id = batches.resolve(db, batch)
+        batches.pause(db, batch_id)
+    _tell(f"{batch_id} is paused: tickets-batch resume {batch_id} lets it go on")
+
+
+@verb(epilog=BATCH_WORDS)
+@batch_argument
+@click.pass_obj
+def resume_command(call: Call, batch: str) -> None:
+    """Let a paused BATCH go on."""
+    from jobs.store import batches
+
+    with opened(call.settings()) as db:
+        batch_id = batches.resolve(db, batch)
+        batches.resume(db, batch_id)
+    _tell(f"{batch_id} goes on")
+
+
+def _tell(line: str) -> None:
+    click.echo(line, err=True)

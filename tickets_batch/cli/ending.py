@@ -1,0 +1,32 @@
+"""How a batch ended: in words, and as an exit code."""
+
+from jobs.states import BatchState
+from jobs.store.batches import Batch
+from tickets_batch.cli import exit_codes
+from tickets_batch.cli.view import rate_per_second
+from tickets_batch.progress import duration
+
+
+def exit_code(batch: Batch) -> int:
+    """What the exit code says of a batch that has ended, or was left blocked."""
+    if batch.state is BatchState.CANCELLED:
+        return exit_codes.CANCELLED
+    if batch.state is BatchState.EXPIRED:
+        return exit_codes.EXPIRED
+    if batch.blocked:
+        return exit_codes.BLOCKED
+    return exit_codes.SOME_FAILED if batch.failed else exit_codes.COMPLETED
+
+
+def ending_in_words(batch: Batch) -> str:
+    """How a batch ended, and where its results are."""
+    counts = [(batch.succeeded, "succeeded"), (batch.failed, "failed"), (batch.expired, "expired")]
+    counts += [(batch.cancelled, "cancelled"), (batch.pending + batch.running, "left")]
+    parts = [f"{count:,} {word}" for count, word in counts if count or word == "succeeded"]
+    took = ""
+    if batch.started_at is not None and batch.finished_at is not None:
+        seconds = (batch.finished_at - batch.started_at).total_seconds()
+        rate = rate_per_second(batch, batch.finished_at)
+        took = f" in {duration(seconds)}" + (f" ({rate:,.1f} tickets/s)" if rate else "")
+    how = f"blocked: {batch.blocked}" if batch.blocked else batch.state.value
+    return f"{batch.id} {how}: {', '.join(parts)}{took}; tickets-batch results {batch.id} writes them"

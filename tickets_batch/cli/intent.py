@@ -1,0 +1,110 @@
+"""What one `submit` is to do: the settings and the command line, resolved into a source, a spec and two instants."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Self
+
+from jobs.days import Day, business_day
+from jobs.intake.source import Source, open_source
+from jobs.spec import ClassificationSpec
+from jobs.store.submissions import SubmitRequest
+from tickets_batch.cli.times import deadline_from
+from tickets_batch.errors import SettingsError
+from tickets_batch.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What was asked on the command line, beside the settings."""
+
+    date: str
+    every_row: bool
+    input: Path | None
+    deadline: str | None
+    not_before: str | None
+    update: bool
+    new: bool
+    allow_empty: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """A submit before it begins. `remarks` are lines that a person should read."""
+
+    settings: Settings
+    options: Options
+    day: Day
+    source: Source
+    spec: ClassificationSpec
+    deadline_at: datetime | None
+    not_before: datetime | None
+    remarks: tuple[str, ...]
+
+    @classmethod
+    def of(cls, settings: Settings, options: Options, now: datetime) -> Self:
+        """Resolve everything and open the source. Raises UserError, SettingsError."""
+        remarks = [
+            f"pool {pool.name} has no signal: batch is blind to the chat there, and may use "
+            f"{pool.capacity.slots - pool.protected.interactive.slots} of its {pool.capacity.slots} slots"
+            for pool in settings.pool
+            if not pool.signal
+        ]
+        spec = _spec(settings)
+        zone = settings.zone
+        day = business_day(options.date, zone, now)
+        deadline_at = deadline_from(options.deadline or settings.deadline, zone, now)
+        not_before = deadline_from(options.not_before or "none", zone, now)
+        if not_before is not None and deadline_at is not None and not_before >= deadline_at:
+            # At 23:00, "not before 22:00, done by 07:00" means tonight, whose 22:00 is over.
+            remarks.append(f"{options.not_before} comes next after the deadline: the batch may begin at once")
+            not_before = None
+        source = open_source(settings.source, day, every_row=options.every_row, override_path=options.input)
+        return cls(settings, options, day, source, spec, deadline_at, not_before, tuple(remarks))
+
+    @property
+    def model(self) -> str:
+        """The model of the first pool: answers are reused between batches of the same one."""
+        return self.settings.pool[0].model
+
+    @property
+    def pools(self) -> tuple[str, ...]:
+        """The pools in the order in which they are to be used."""
+        return tuple(pool.name for pool in self.settings.pool)
+
+    @property
+    def whose(self) -> str:
+        """Which rows are meant, for a person."""
+        return "every row" if self.options.every_row else str(self.day)
+
+    def request(self) -> SubmitRequest:
+        """What the store is asked for."""
+        options = self.options
+        return SubmitRequest(
+            source_key=self.source.key,
+            source=self.source.describe(),
+            date=None if options.every_row else self.day.date,
+            zone=self.settings.timezone,
+            spec=self.spec.model_dump(mode="json"),
+            spec_hash=self.spec.hash,
+            model=self.model,
+            pools=self.pools,
+            not_before=self.not_before,
+            deadline_at=self.deadline_at,
+            update=options.update,
+            new=options.new,
+            allow_empty=options.allow_empty,
+        )
+
+
+def _spec(settings: Settings) -> ClassificationSpec:
+    if not settings.pool:
+        raise SettingsError(
+            "no model is configured: write a [[pool]] in tickets-batch.toml, "
+            "or set OPENAI_BASE_URL and add --model NAME"
+        )
+    if settings.classification is None:
+        raise SettingsError(
+            "no labels are configured: write [classification] labels in tickets-batch.toml, or add --labels a,b,c"
+        )
+    return ClassificationSpec.of(settings.classification)

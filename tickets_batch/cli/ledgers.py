@@ -1,0 +1,57 @@
+"""What the ledgers of all pools say now, for verbs that show it."""
+
+import asyncio
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
+
+from scheduler.ledger import Ledger, LedgerUnavailable
+from scheduler.pools import capacity_of
+from scheduler.snapshot import Snapshot
+from tickets_batch.errors import UserError
+from tickets_batch.local.home import Home
+from tickets_batch.settings import Settings, reveal
+
+
+class Ledgers:
+    """Reads the ledgers on the configured Redis, or the embedded one, a snapshot at a time."""
+
+    def __init__(self, settings: Settings) -> None:
+        url = reveal(settings.redis_url) if settings.redis_url is not None else Home(settings.home).redis_url()
+        pools = settings.pool if url else ()
+        self._ledgers = {pool.name: Ledger.connect(url or "", pool.name, capacity_of(pool)) for pool in pools}
+        self._runner = asyncio.Runner()
+        self._has_redis = url is not None
+        self.why_away: str | None = None
+
+    def snapshots(self) -> Mapping[str, Snapshot]:
+        """One snapshot a pool; empty while Redis is away, for which `why_away` then has the words."""
+        return self._runner.run(self._read())
+
+    def require(self) -> None:
+        """Raises UserError when Redis does not answer."""
+        self.snapshots()
+        if self.why_away:
+            raise UserError(self.why_away)
+
+    async def _read(self) -> Mapping[str, Snapshot]:
+        self.why_away = None if self._has_redis else "no Redis has been started here yet"
+        try:
+            found = await asyncio.gather(*(ledger.snapshot() for ledger in self._ledgers.values()))
+        except LedgerUnavailable as error:
+            self.why_away = str(error)
+            return {}
+        return dict(zip(self._ledgers, found, strict=True))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        async def close() -> None:
+            for ledger in self._ledgers.values():
+                await ledger.aclose()
+
+        self._runner.run(close())
+        self._runner.close()

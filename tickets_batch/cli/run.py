@@ -1,0 +1,75 @@
+"""One run of the command: calls the verb, and turns whatever happens into an exit code and at most a line a fault."""
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from types import FrameType
+
+import click
+
+from tickets_batch.cli import exit_codes
+from tickets_batch.cli.frame import Call, command
+from tickets_batch.errors import UserError
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command with these arguments; the exit code. Faults are told on stderr, one line each."""
+    _end_properly_on_signals()
+    call = Call()
+    try:
+        code = command.main(list(arguments), prog_name="tickets-batch", standalone_mode=False, obj=call)
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read our output went away; click ends in the same way where it notices first
+        _drop_output()
+        return exit_codes.ERROR
+    except (KeyboardInterrupt, click.Abort):
+        return exit_codes.INTERRUPTED
+    except Exception as error:
+        if call.debug:
+            traceback.print_exc()
+        if isinstance(error, OSError):
+            _drop_output()
+        lines, code = _told(error)
+        for line in lines:
+            print(f"tickets-batch: {line}", file=sys.stderr)
+    return code if isinstance(code, int) else exit_codes.COMPLETED
+
+
+def _drop_output() -> None:
+    """Python flushes stdout once more at its end: when it cannot be written, give it somewhere to go."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _told(error: Exception) -> tuple[list[str], int]:
+    """What a person reads about an error, and the exit code."""
+    if isinstance(error, UserError):
+        return str(error).splitlines(), error.exit_code
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        return error.format_message().splitlines(), exit_codes.USAGE
+    if isinstance(error, click.UsageError):
+        path = error.ctx.command_path if error.ctx else "tickets-batch"
+        return [f"{error.format_message()} See {path} -h"], exit_codes.USAGE
+    if isinstance(error, click.ClickException):
+        return [error.format_message()], exit_codes.ERROR
+    if isinstance(error, OSError) and error.strerror:
+        about = f": {error.filename}" if error.filename else ""
+        return [f"{error.strerror}{about}"], exit_codes.ERROR
+    first = (str(error).splitlines() or [""])[0]
+    what = f"{type(error).__name__}: {first}" if first else type(error).__name__
+    return [f"unexpected error: {what}; run again with --debug to see where"], exit_codes.ERROR
+
+
+def _end_properly_on_signals() -> None:
+    """Let `with` blocks and `finally` clauses run, so that nothing that we started stays behind."""
+
+    def end(number: int, _: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+            signal.signal(number, end)

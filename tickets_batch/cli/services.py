@@ -1,0 +1,116 @@
+"""`scheduler`, `worker` and `up`: what runs until it is told to stop."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import click
+
+from tickets_batch.cli.database import opened
+from tickets_batch.cli.frame import Call, verb
+from tickets_batch.cli.logs import log_to_stderr
+from tickets_batch.local.parent import die_with_parent
+from tickets_batch.local.services import IN_ORDER, EmbeddedServices, child_environment, worker_program
+from tickets_batch.local.supervisor import TICK_SECONDS, Supervisor
+from tickets_batch.settings import Settings, reveal
+
+
+@verb()
+@click.pass_obj
+def scheduler_command(call: Call) -> None:
+    """Run the scheduler until SIGTERM or Ctrl-C.
+
+    Several may run: one leads, and another takes over within seconds when it goes.
+    """
+    from scheduler.service import Scheduler
+    from workers.app import TASK_SECONDS, create_app
+    from workers.queue import TaskQueue
+
+    with _service(call) as (settings, stop), opened(settings) as db:
+        queue = TaskQueue(create_app(reveal(settings.redis_url or "")))
+        Scheduler(settings, db, queue, settings.worker.at_once, TASK_SECONDS).run(stop)
+
+
+@verb()
+@click.option("--processes", type=click.IntRange(1, 256), help="How many; default: worker.processes of the settings.")
+@click.pass_obj
+def worker_command(call: Call, processes: int | None) -> None:
+    """Run worker processes until SIGTERM or Ctrl-C.
+
+    On SIGTERM the jobs in flight are finished within worker.stop_grace_seconds, or go back unspent.
+    """
+    with _service(call) as (settings, stop):
+        if (processes or settings.worker.processes) > 1:
+            _supervise_workers(settings, processes or settings.worker.processes, stop)
+        else:
+            from workers.process import run
+
+            run(settings, stop)
+
+
+@verb()
+@click.pass_obj
+def up_command(call: Call) -> None:
+    """Run everything on this machine until SIGTERM or Ctrl-C.
+
+    That is the scheduler, the workers, and a Valkey server unless redis_url is set. Whatever dies is started again.
+    Their logs are in the logs directory under home.
+    """
+    settings = call.settings()
+    stop = _told_to_stop()
+    with opened(settings):
+        pass
+    with EmbeddedServices(settings, IN_ORDER, said=_say) as services:
+        running = [service for service in IN_ORDER if services.owns(service)]
+        _say(f"running {', '.join(running)}" if running else "another command runs everything already: standing by")
+        _say(f"logs: {settings.home.absolute() / 'logs'}; stop with Ctrl-C")
+        stop.wait()
+
+
+@contextmanager
+def _service(call: Call) -> Iterator[tuple[Settings, threading.Event]]:
+    """Settings with a Redis to use and a database that is ready, and the event that a signal sets."""
+    die_with_parent()
+    stop = _told_to_stop()
+    log_to_stderr(call.debug)
+    settings = call.settings()
+    with opened(settings):
+        pass
+    if settings.redis_url is not None:
+        yield settings, stop
+        return
+    with EmbeddedServices(settings, ["valkey"], said=_say) as services:
+        yield services.settings, stop
+
+
+def _supervise_workers(settings: Settings, processes: int, stop: threading.Event) -> None:
+    """Runs in the main thread, with which the kernel ends the workers."""
+    supervisor = Supervisor(_say, stop_grace_seconds=settings.worker.stop_grace_seconds + 5)
+    environment = child_environment(settings)
+    try:
+        for number in range(1, processes + 1):
+            supervisor.start(worker_program(number, environment, log=None))
+        while not stop.wait(TICK_SECONDS):
+            supervisor.tick()
+    finally:
+        supervisor.stop()
+
+
+def _told_to_stop() -> threading.Event:
+    """An event that SIGTERM and Ctrl-C set; the second signal ends the process without waiting."""
+    stop = threading.Event()
+
+    def tell(number: int, _: FrameType | None) -> None:
+        if stop.is_set():
+            raise SystemExit(128 + number)
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, tell)
+    return stop
+
+
+def _say(line: str) -> None:
+    click.echo(f"tickets-batch: {line}", err=True)

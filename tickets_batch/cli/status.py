@@ -1,0 +1,80 @@
+"""`status` and `results`: what only reads."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from jobs.export import write_results
+from jobs.store import batches, results, services
+from jobs.store.database import Database
+from tickets_batch.cli.database import is_missing, opened
+from tickets_batch.cli.frame import BATCH_WORDS, Call, batch_argument, verb
+from tickets_batch.cli.ledgers import Ledgers
+from tickets_batch.cli.text import batch_in_words, batches_in_words
+from tickets_batch.cli.view import as_json
+from tickets_batch.settings import Settings
+
+SHOWN_BATCHES = 50
+
+
+@verb(epilog=BATCH_WORDS)
+@click.argument("batch", required=False)
+@click.option("--follow", is_flag=True, help="Stay, and show how BATCH (default: latest) comes along until it ends.")
+@click.option("--json", "wants_json", is_flag=True, help="One JSON object on stdout.")
+@click.pass_obj
+def status_command(call: Call, batch: str | None, follow: bool, wants_json: bool) -> None:
+    """Show all batches, or one."""
+    settings = call.settings()
+    if batch is None and not follow:
+        _show_all(settings, wants_json)
+        return
+    with opened(settings) as db, Ledgers(settings) as ledgers:
+        batch_id = batches.resolve(db, batch or "latest")
+        if follow:
+            from tickets_batch.cli.wait import follow_to_its_end
+
+            follow_to_its_end(db, batch_id, ledgers, settings)
+        _show_one(db, batch_id, ledgers, settings, wants_json)
+
+
+@verb(epilog=BATCH_WORDS)
+@batch_argument
+@click.option("--format", "wanted", type=click.Choice(["csv", "jsonl"]), help="Default: by the file's name, else csv.")
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Not stdout.")
+@click.pass_obj
+def results_command(call: Call, batch: str, wanted: Literal["csv", "jsonl"] | None, output: Path | None) -> None:
+    """Write one row per ticket of BATCH, as CSV or JSON lines. The database keeps everything."""
+    of_the_name: Literal["csv", "jsonl"] = "jsonl" if output and output.suffix == ".jsonl" else "csv"
+    with opened(call.settings()) as db:
+        batch_id = batches.resolve(db, batch)
+        count = write_results(results.stream(db, batch_id), wanted or of_the_name, output or sys.stdout)
+    if output:
+        click.echo(f"{batch_id}: {count:,} rows in {output}", err=True)
+
+
+def _show_all(settings: Settings, wants_json: bool) -> None:
+    if is_missing(settings):
+        click.echo('{"data": []}' if wants_json else "no batch yet: tickets-batch submit makes one")
+        return
+    with opened(settings) as db, Ledgers(settings) as ledgers:
+        found = batches.newest_first(db, SHOWN_BATCHES)
+        if wants_json:
+            snapshots = ledgers.snapshots()
+            click.echo(json.dumps({"data": [as_json(batch, snapshots, db.now()) for batch in found]}, indent=2))
+        elif found:
+            click.echo(batches_in_words(found, settings.zone))
+        else:
+            click.echo("no batch yet: tickets-batch submit makes one")
+
+
+def _show_one(db: Database, batch_id: str, ledgers: Ledgers, settings: Settings, wants_json: bool) -> None:
+    batch = batches.get(db, batch_id)
+    snapshots = ledgers.snapshots()
+    if wants_json:
+        click.echo(json.dumps(as_json(batch, snapshots, db.now()), indent=2))
+        return
+    at_work = services.alive(db)
+    click.echo(batch_in_words(batch, snapshots, ledgers.why_away, at_work, settings.zone, db.now()))

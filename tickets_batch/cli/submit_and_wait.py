@@ -1,0 +1,67 @@
+"""`submit --wait`: submit, run the services if none are configured, and follow the batch to its end."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+from jobs.store.batches import Batch
+from jobs.store.database import Database
+from tickets_batch.cli.database import opened
+from tickets_batch.cli.ending import ending_in_words, exit_code
+from tickets_batch.cli.intent import Options
+from tickets_batch.cli.ledgers import Ledgers
+from tickets_batch.cli.submit import enter, show_batch
+from tickets_batch.cli.wait import START_THEM, Waiting
+from tickets_batch.local import valkey
+from tickets_batch.local.services import IN_ORDER, EmbeddedServices
+from tickets_batch.progress import Display, display
+from tickets_batch.settings import Settings
+
+
+def submit_and_wait(settings: Settings, options: Options, wants_json: bool) -> int:
+    """Submit and wait; the exit code that says how the batch ended. Raises UserError."""
+    _check_redis(settings)
+    with opened(settings) as db:
+        batch = enter(db, settings, options)
+        if not batch.state.is_final:
+            with _goes_on(batch), display() as shown, _services(settings, shown) as used, Ledgers(used) as ledgers:
+                batch = _waiting(db, batch, ledgers, settings, shown).until_it_ends()
+        click.echo(ending_in_words(batch), err=True)
+        show_batch(batch, db, settings, wants_json)
+    return exit_code(batch)
+
+
+def _waiting(db: Database, batch: Batch, ledgers: Ledgers, settings: Settings, shown: Display) -> Waiting:
+    if settings.redis_url is not None:
+        return Waiting(db, batch.id, ledgers, settings, shown, remedy=START_THEM, gives_up=True)
+    logs = f"the logs in {settings.home.absolute() / 'logs'} say why"
+    return Waiting(db, batch.id, ledgers, settings, shown, remedy=logs)
+
+
+def _check_redis(settings: Settings) -> None:
+    """Before anything is saved: is there a Redis, or a server to run here? Raises UserError."""
+    if settings.redis_url is None:
+        valkey.server_path()
+        return
+    with Ledgers(settings) as ledgers:
+        ledgers.require()
+
+
+@contextmanager
+def _services(settings: Settings, shown: Display) -> Iterator[Settings]:
+    """The settings to use while waiting: of the embedded services, running, where no Redis is configured."""
+    if settings.redis_url is not None:
+        yield settings
+        return
+    with EmbeddedServices(settings, IN_ORDER, said=shown.say) as services:
+        yield services.settings
+
+
+@contextmanager
+def _goes_on(batch: Batch) -> Iterator[None]:
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        click.echo(f"{batch.id} is saved: submit --wait again, and it goes on", err=True)
+        raise

@@ -1,0 +1,118 @@
+"""Batches as a person reads them on a terminal."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+from jobs.store.batches import Batch
+from jobs.store.services import Service
+from scheduler.capacity import Amount
+from scheduler.snapshot import Snapshot
+from tickets_batch.cli.times import shown_instant
+from tickets_batch.cli.view import done, eta, rate_per_second
+
+HEADINGS = ("batch", "date", "state", "done", "failed", "expired", "deadline")
+
+
+def batches_in_words(batches: Iterable[Batch], zone: ZoneInfo) -> str:
+    """A table, one line a batch."""
+    rows = [HEADINGS, *(_row(batch, zone) for batch in batches)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
+
+
+def batch_in_words(
+    batch: Batch,
+    snapshots: Mapping[str, Snapshot],
+    why_away: str | None,
+    at_work: Sequence[Service],
+    zone: ZoneInfo,
+    now: datetime,
+) -> str:
+    """One batch: how far it is, what it may hold and holds, what it has cost, and who works on it."""
+    lines = [f"{batch.id}: {state_in_words(batch, zone, now)}"]
+    lines += [
+        f"  {name:<10} {words}" for name, words in _facts(batch, snapshots, why_away, at_work, zone, now) if words
+    ]
+    return "\n".join(lines)
+
+
+def state_in_words(batch: Batch, zone: ZoneInfo, now: datetime) -> str:
+    """The state, with what keeps the batch from going on if anything does."""
+    if batch.blocked:
+        return f"{batch.state}, blocked: {batch.blocked}"
+    if not batch.state.is_final and batch.not_before is not None and batch.not_before > now:
+        return f"{batch.state}, waiting for {shown_instant(batch.not_before, zone)}"
+    return batch.state.value
+
+
+def _row(batch: Batch, zone: ZoneInfo) -> tuple[str, ...]:
+    state = f"{batch.state}, blocked" if batch.blocked else batch.state.value
+    return (
+        batch.id,
+        str(batch.date or "all"),
+        state,
+        f"{done(batch):,} of {batch.total:,}",
+        f"{batch.failed:,}",
+        f"{batch.expired:,}",
+        shown_instant(batch.deadline_at, zone) if batch.deadline_at else "none",
+    )
+
+
+def _facts(
+    batch: Batch,
+    snapshots: Mapping[str, Snapshot],
+    why_away: str | None,
+    at_work: Sequence[Service],
+    zone: ZoneInfo,
+    now: datetime,
+) -> Iterable[tuple[str, str]]:
+    rate = rate_per_second(batch, now)
+    finish = eta(batch, rate, now)
+    yield "source", batch.source + (f", {batch.date} {batch.zone}" if batch.date else ", every row")
+    yield "tickets", _tickets(batch)
+    yield "rate", f"{rate:,.1f} tickets/s since the first" if rate else ""
+    yield "done at", f"about {shown_instant(finish, zone)} at that rate" if finish else ""
+    yield "deadline", shown_instant(batch.deadline_at, zone) if batch.deadline_at else "none"
+    yield "finished", shown_instant(batch.finished_at, zone) if batch.finished_at else ""
+    yield (
+        "tokens",
+        f"{batch.prompt_tokens:,} prompt, {batch.completion_tokens:,} completion, {batch.wasted_tokens:,} wasted",
+    )
+    yield "put back", f"{batch.yields:,} yields, {batch.withdrawn:,} withdrawn in flight"
+    if not batch.state.is_final:
+        yield from (_pool(name, snapshots[name]) for name in batch.pools if name in snapshots)
+        yield "limit", f"unknown: {why_away}" if why_away else ""
+        yield "at work", services_in_words(at_work)
+
+
+def _tickets(batch: Batch) -> str:
+    counts = [(batch.succeeded, "succeeded"), (batch.failed, "failed"), (batch.expired, "expired")]
+    counts += [(batch.cancelled, "cancelled"), (batch.running, "running"), (batch.pending, "pending")]
+    shown = [f"{count:,} {word}" for count, word in counts if count]
+    shown += [f"{batch.reused:,} of them reused"] if batch.reused else []
+    shown += [f"{batch.rejected:,} rows rejected"] if batch.rejected else []
+    return ", ".join([f"{batch.total:,}", *shown])
+
+
+def _pool(name: str, snapshot: Snapshot) -> tuple[str, str]:
+    why = "" if snapshot.limit_is_published else " (the floor: no fresh limit)"
+    chat = snapshot.interactive.at_least(snapshot.observed)
+    paused = f", resting for {snapshot.paused_seconds:.0f} s" if snapshot.paused_seconds else ""
+    return (
+        f"pool {name}",
+        f"batch {_amount(snapshot.batch)} of {_amount(snapshot.limit)}{why}, chat {_amount(chat)}{paused}",
+    )
+
+
+def _amount(amount: Amount) -> str:
+    return f"{amount.slots} slots / {amount.tokens:,} tokens"
+
+
+def services_in_words(at_work: Sequence[Service]) -> str:
+    """Who is alive: `1 scheduler, 2 workers`."""
+    roles = sorted({service.role for service in at_work})
+    counts = [(sum(service.role == role for service in at_work), role) for role in roles]
+    return ", ".join(f"{count} {role}{'s' if count > 1 else ''}" for count, role in counts) or "nobody"

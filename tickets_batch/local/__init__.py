@@ -1,0 +1,1 @@
+"""The services that run on this machine by themselves: an embedded Valkey, the scheduler, the workers."""

@@ -1,0 +1,43 @@
+"""One validated object for every setting: from a TOML file, from the environment, or from both (the environment wins).
+
+Every key `a.b` of the file is also the variable `TICKETS_BATCH__A__B`; lists and tables are JSON there.
+"""
+
+from tickets_batch.settings.load import load, to_environment
+from tickets_batch.settings.model import (
+    Capacity,
+    Classification,
+    Columns,
+    Engine,
+    Example,
+    Gateway,
+    Pool,
+    Protected,
+    Settings,
+    Signal,
+    SignalType,
+    Source,
+    Worker,
+)
+from tickets_batch.settings.secret import Secret, Url, reveal
+
+__all__ = [
+    "Capacity",
+    "Classification",
+    "Columns",
+    "Engine",
+    "Example",
+    "Gateway",
+    "Pool",
+    "Protected",
+    "Secret",
+    "Settings",
+    "Signal",
+    "SignalType",
+    "Source",
+    "Url",
+    "Worker",
+    "load",
+    "reveal",
+    "to_environment",
+]

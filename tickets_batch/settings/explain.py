@@ -1,0 +1,103 @@
+"""Why settings were refused, in words: one line per key, with where it was set, its value and what is accepted."""
+
+import difflib
+import os
+from collections.abc import Collection, Iterable
+from typing import Any, get_args
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from tickets_batch.settings.model import PREFIX, Settings
+from tickets_batch.settings.secret import Secret
+
+Location = tuple[int | str, ...]
+
+WORDS = {
+    "model_type": "write a table, { key = value, ... }",
+    "dict_type": "write a table, { key = value, ... }",
+    "tuple_type": "write a list, [ ... ]",
+    "string_type": "write text in quotes",
+}
+# For these the pattern or the type alone says too little: the field's own words are better.
+BY_DESCRIPTION = {"string_pattern_mismatch", "too_short", *WORDS}
+LONGEST_VALUE = 60
+
+
+def explain(file: str, errors: Iterable[ErrorDetails]) -> list[str]:
+    """One line per key; a key that was set by an environment variable is named with it."""
+    lines: dict[str, str] = {}
+    for item in errors:
+        loc = tuple(part for part in item["loc"] if not str(part).startswith("<") and part != "[key]")
+        key = ".".join(map(str, loc))
+        lines.setdefault(key, f"{_origin(loc, file)}: {_problem(key, loc, item)}")
+    return list(lines.values())
+
+
+def nearest(key: str, known: Collection[str]) -> str:
+    """Words that lead from an unknown key to the one that was meant."""
+    close = difflib.get_close_matches(key.lower(), sorted(known), n=1, cutoff=0.5)
+    return f': did you mean "{close[0]}"?' if close else f"; known are {', '.join(sorted(known))}"
+
+
+def _problem(key: str, loc: Location, item: ErrorDetails) -> str:
+    if item["type"] == "extra_forbidden":
+        return f"{key} is not a setting{nearest(str(loc[-1]), _fields_beside(loc))}"
+    if item["type"] == "missing":
+        return f"{key} is missing"
+    shown = "" if _may_be_secret(loc) else _shown(item["input"])
+    return f"{key} = {shown}: {_accepted(loc, item)}" if shown else f"{key}: {_accepted(loc, item)}"
+
+
+def _may_be_secret(loc: Location) -> bool:
+    """True where a reference belongs: what stands there instead may be the secret itself."""
+    field = _field_at(loc)
+    return field is not None and _section_in(field.annotation) is Secret
+
+
+def _shown(value: object) -> str:
+    """The value as it was given; nothing for whole tables and lists, whose message says which part is meant."""
+    if isinstance(value, dict | list | tuple | BaseModel):
+        return ""
+    shown = f'"{value}"' if isinstance(value, str) else str(value)
+    return shown if len(shown) <= LONGEST_VALUE else shown[: LONGEST_VALUE - 3] + "..."
+
+
+def _accepted(loc: Location, item: ErrorDetails) -> str:
+    field = _field_at(loc)
+    if item["type"] in BY_DESCRIPTION and field is not None and field.description:
+        return field.description
+    if item["type"] in WORDS:
+        return WORDS[item["type"]]
+    message = item["msg"].removeprefix("Value error, ")
+    return message[:1].lower() + message[1:]
+
+
+def _origin(loc: Location, file: str) -> str:
+    for end in range(len(loc), 0, -1):
+        name = PREFIX + "__".join(map(str, loc[:end])).upper()
+        if name in os.environ:
+            return f"the environment variable {name}"
+    return file
+
+
+def _field_at(loc: Location) -> FieldInfo | None:
+    return _fields_beside(loc).get(str(loc[-1]))
+
+
+def _fields_beside(loc: Location) -> dict[str, FieldInfo]:
+    """The keys that the table around the last one accepts."""
+    fields = Settings.model_fields
+    for part in loc[:-1]:
+        if part in fields:
+            section = _section_in(fields[str(part)].annotation)
+            fields = section.model_fields if section else {}
+    return fields
+
+
+def _section_in(annotation: Any) -> type[BaseModel] | None:
+    """The table that a field holds, a list of, or may hold beside plain text."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for argument in get_args(annotation) if (found := _section_in(argument))), None)

@@ -1,0 +1,263 @@
+"""The tables and keys of the settings, what each accepts, and what it is when nobody says otherwise.
+
+A field's description is what a person reads when the value is not accepted.
+"""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+from zoneinfo import ZoneInfo
+
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from tickets_batch.settings.secret import URL_OR_REFERENCE, Secret, Section, Url, reveal
+
+PREFIX = "TICKETS_BATCH__"
+CLOCK_TIME = r"^([01]\d|2[0-3]):[0-5]\d$"
+TOKENS_PER_SLOT = 4000  # a slot's share of the token capacity where none is given: a long ticket and its answer
+
+Engine = Literal["vllm", "sglang", "tensorrt-llm", "tgi", "llama.cpp", "openai"]
+SignalType = Literal["ledger", "engine", "prometheus", "probe"]
+Text = Annotated[str, Field(min_length=1)]
+ServiceUrl = Annotated[Url | None, Field(description=URL_OR_REFERENCE)]
+
+
+class Columns(Section):
+    """Which column of the source holds what; a JSONL source may name a nested field with dots."""
+
+    id: Text = "id"
+    subject: Text = "subject"
+    body: Text = "body"
+    created_at: Text = "created_at"
+    priority: Text | None = None
+
+
+class Source(Section):
+    """Where the day's tickets come from: a file, or a SQL query with `:date`, `:starts_at`, `:ends_at`."""
+
+    path: Text | None = None
+    url: ServiceUrl = None
+    query: Text | None = None
+    columns: Columns = Columns()
+
+    @model_validator(mode="after")
+    def _file_or_query(self) -> Self:
+        if self.path is not None and self.url is not None:
+            raise ValueError("give either path, or url with query, not both")
+        if (self.url is None) != (self.query is None):
+            raise ValueError("url and query go together: give both, or neither")
+        return self
+
+
+class Example(Section):
+    """One solved ticket shown to the model."""
+
+    text: Text
+    label: Text
+
+
+class Classification(Section):
+    """What the model is asked: labels with descriptions, instructions, solved examples, an output cap in tokens."""
+
+    labels: Annotated[
+        dict[str, str],
+        Field(
+            min_length=2, description='write at least two labels, each with what it means: { billing = "charges", ... }'
+        ),
+    ]
+    instructions: str = "You sort support tickets."
+    examples: tuple[Example, ...] = ()
+    max_output_tokens: Annotated[int, Field(ge=4, le=4096)] = 32
+
+    @field_validator("labels")
+    @classmethod
+    def _labels_are_distinct(cls, labels: dict[str, str]) -> dict[str, str]:
+        folded = [label.strip().casefold() for label in labels]
+        if "" in folded:
+            raise ValueError("a label is empty")
+        if len(set(folded)) != len(folded):
+            raise ValueError("two labels differ only in case or white space")
+        return labels
+
+    @field_validator("examples")
+    @classmethod
+    def _examples_use_labels(cls, examples: tuple[Example, ...], info: ValidationInfo) -> tuple[Example, ...]:
+        labels = info.data.get("labels")
+        unknown = sorted({example.label for example in examples} - set(labels)) if labels else []
+        if unknown:
+            raise ValueError(f"no such label: {', '.join(unknown)}; labels are {', '.join(labels or ())}")
+        return examples
+
+
+class Capacity(Section):
+    """An amount on both axes: requests at a time, and tokens in flight."""
+
+    slots: Annotated[int, Field(ge=0)]
+    tokens: Annotated[int, Field(ge=0)]
+
+
+class Protected(Section):
+    """What each class owns; the rest of the capacity is shared."""
+
+    interactive: Capacity = Capacity(slots=0, tokens=0)
+    batch: Capacity
+
+    @field_validator("batch")
+    @classmethod
+    def _batch_cannot_starve(cls, batch: Capacity) -> Capacity:
+        if batch.slots < 1 or batch.tokens < 1:
+            raise ValueError("at least 1 slot and 1 token, or batch could starve")
+        return batch
+
+
+class Signal(Section):
+    """One source of what is known of the chat."""
+
+    type: SignalType
+
+
+class Pool(Section):
+    """One model deployment: an endpoint and a capacity."""
+
+    name: Annotated[
+        str,
+        Field(pattern=r"^[A-Za-z0-9_-]{1,40}$", description="1 to 40 letters, digits, - or _"),
+    ]
+    base_url: Annotated[
+        str,
+        Field(pattern=r"^https?://[^\s/]\S*$", description='an http or https URL, as in "http://127.0.0.1:8000/v1"'),
+    ]
+    model: Text
+    engine: Engine = "openai"
+    api_key: Annotated[
+        Secret | None,
+        Field(description='only a reference to the key: { env = "NAME" } or { file = "/path" }'),
+    ] = None
+    capacity: Capacity
+    protected: Protected
+    ttft_target_seconds: Annotated[float, Field(gt=0)] = 0.8
+    request_timeout_seconds: Annotated[float, Field(gt=0)] = 120.0
+    signal: tuple[Signal, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in(cls, data: Any) -> Any:
+        """Fill what may be left out: tokens from slots, and a protected batch share of one slot."""
+        capacity = data.get("capacity") if isinstance(data, dict) else None
+        if not isinstance(capacity, dict) or not isinstance(capacity.get("slots"), int):
+            return data
+        capacity = {"tokens": capacity["slots"] * TOKENS_PER_SLOT, **capacity}
+        if "protected" in data or not isinstance(capacity["tokens"], int):
+            return {**data, "capacity": capacity}
+        one_slot = {"slots": 1, "tokens": capacity["tokens"] // max(1, capacity["slots"])}
+        return {**data, "capacity": capacity, "protected": {"batch": one_slot}}
+
+    @field_validator("protected")
+    @classmethod
+    def _protected_fits(cls, protected: Protected, info: ValidationInfo) -> Protected:
+        capacity = info.data.get("capacity")
+        if capacity is None:
+            return protected
+        for axis in ("slots", "tokens"):
+            owned = getattr(protected.interactive, axis) + getattr(protected.batch, axis)
+            if owned > getattr(capacity, axis):
+                raise ValueError(f"{axis} add up to {owned}, over the capacity of {getattr(capacity, axis)}")
+        return protected
+
+
+class Gateway(Section):
+    """The interactive door."""
+
+    listen: Annotated[
+        str,
+        Field(pattern=r"^\S+:\d{1,5}$", description='HOST:PORT, as in "127.0.0.1:8090"'),
+    ] = "127.0.0.1:8090"
+
+
+class Worker(Section):
+    """How the worker processes behave; the defaults suit a night.
+
+    `at_once` is how many requests one process keeps in flight at most, `attempts` how many calls one job may spend.
+    """
+
+    processes: Annotated[int, Field(ge=1, le=256)] = 2
+    at_once: Annotated[int, Field(ge=1, le=4096)] = 256
+    attempts: Annotated[int, Field(ge=1, le=100)] = 5
+    lease_seconds: Annotated[float, Field(ge=1)] = 15.0
+    stop_grace_seconds: Annotated[float, Field(ge=0)] = 5.0
+
+
+class Settings(BaseSettings):
+    """Everything tickets-batch can be told. Made by `load`; made directly it does not read the environment."""
+
+    model_config = SettingsConfigDict(
+        frozen=True, extra="forbid", env_prefix=PREFIX, env_nested_delimiter="__", validate_default=True
+    )
+
+    timezone: Annotated[str, Field(description='an IANA time zone, as in "Europe/Berlin"')] = "UTC"
+    deadline: Annotated[
+        str,
+        Field(pattern=CLOCK_TIME + "|^none$", description='HH:MM as text, as in "07:00", or "none"'),
+    ] = "none"
+    home: Path = Path(".tickets-batch")
+    database_url: ServiceUrl = None
+    redis_url: ServiceUrl = None
+    source: Source = Source()
+    classification: Classification | None = None
+    pool: Annotated[
+        tuple[Pool, ...],
+        Field(description="a list of pools: [[pool]] in the file, JSON in the environment"),
+    ] = ()
+    gateway: Gateway = Gateway()
+    worker: Worker = Worker()
+
+    @field_validator("timezone")
+    @classmethod
+    def _zone_exists(cls, name: str) -> str:
+        try:
+            ZoneInfo(name)
+        except (ValueError, OSError, KeyError) as error:
+            raise ValueError('not an IANA time zone; write for example "Europe/Berlin"') from error
+        return name
+
+    @field_validator("home")
+    @classmethod
+    def _home_of_the_user(cls, home: Path) -> Path:
+        try:
+            return home.expanduser()
+        except RuntimeError as error:
+            raise ValueError("its ~ stands for no known user's directory") from error
+
+    @field_validator("pool")
+    @classmethod
+    def _names_are_distinct(cls, pools: tuple[Pool, ...]) -> tuple[Pool, ...]:
+        if len({pool.name for pool in pools}) != len(pools):
+            raise ValueError("two pools have the same name")
+        return pools
+
+    @property
+    def zone(self) -> ZoneInfo:
+        """The zone in which the business day and the deadline live."""
+        return ZoneInfo(self.timezone)
+
+    @property
+    def effective_database_url(self) -> str:
+        """The configured database, or SQLite under `home`."""
+        return f"sqlite:///{self.database_file}" if self.database_url is None else reveal(self.database_url)
+
+    @property
+    def database_file(self) -> Path:
+        """The SQLite file under `home` that is used where no database is configured."""
+        return self.home.absolute() / "tickets-batch.db"
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Only what `load` has merged: its rule for tables that replace each other is not the library's."""
+        return (init_settings,)

@@ -1,0 +1,262 @@
+"""The model client: one streamed call for one job, and everything seen on the wire as an `Attempt`."""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import httpx2
+import openai
+from pydantic_core import to_json
+
+from jobs.outcomes import Attempt, Symptom, Usage
+from jobs.text import storable
+from tickets_batch.errors import SettingsError
+from tickets_batch.settings import Pool
+from workers import symptoms
+from workers.detail import Censor
+from workers.lanes import Lanes
+from workers.reply import Reply, UnreadableChunk
+from workers.sse import EventParser, OversizedStream
+from workers.symptoms import Clean, Finding
+from workers.verdict import Parse, verdict
+
+CONNECT_SECONDS = 5.0
+AFTER_END_SECONDS = 1.0  # so long a server that has said [DONE] has to end the response: only then its lane is reused
+ERROR_BODY_BYTES = 64 * 1024
+RAW_CHARS = 2000
+
+Messages = Sequence[Mapping[str, str]]
+
+_HEADERS: dict[str, str | openai.Omit] = {
+    "Accept": "text/event-stream",
+    "Accept-Encoding": "identity",
+    # What the library would say of this machine, and what it would take from the environment for another service.
+    **{
+        f"X-Stainless-{name}": openai.Omit()
+        for name in (
+            *("Lang", "Package-Version", "OS", "Arch", "Runtime", "Runtime-Version", "Async"),
+            *("Retry-Count", "Read-Timeout"),
+        )
+    },
+    "OpenAI-Organization": openai.Omit(),
+    "OpenAI-Project": openai.Omit(),
+}
+
+
+class _NoStream(Exception):
+    """The endpoint answered with something else than a stream of events."""
+
+    def __init__(self, response: httpx2.Response, body: bytes) -> None:
+        super().__init__(response.status_code)
+        self.response = response
+        self.body = body
+
+
+@dataclass(slots=True)
+class InFlight:
+    """One call while it runs, for whoever may have to withdraw it.
+
+    `tokens` counts the pieces of text that have come in: at least so many tokens were made. `usage` is what the engine
+    has reported so far, None while it has not. `ttft_seconds` is None until the first token.
+    """
+
+    started_at: datetime | None = None
+    started: float = 0.0  # on the clock that measures seconds
+    ttft_seconds: float | None = None
+    tokens: int = 0
+    usage: Usage | None = None
+    http_status: int | None = None
+
+
+class ModelClient:
+    """Calls the model of one pool, at most `at_once` calls at a time. One per process, on one event loop.
+
+    Goes to the pool's base_url and nowhere else: no proxy from the environment, no redirect. Retries nothing. Raises
+    SettingsError when the base_url or the key cannot be used.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        *,
+        at_once: int,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._pool = pool
+        self._now = now
+        self._monotonic = monotonic
+        self._key = pool.api_key.reveal() if pool.api_key else None
+        self._url = pool.base_url.rstrip("/") + "/chat/completions"
+        timeout = httpx2.Timeout(None, connect=min(CONNECT_SECONDS, pool.request_timeout_seconds))
+        try:
+            self._openai = openai.AsyncOpenAI(
+                base_url=pool.base_url,
+                api_key=self._key or "none",
+                max_retries=0,
+                timeout=timeout,
+                http_client=httpx2.AsyncClient(
+                    transport=Lanes(at_once),
+                    timeout=timeout,
+                    trust_env=False,
+                    follow_redirects=False,
+                    event_hooks={"response": [_refuse_what_is_no_stream]},
+                ),
+            )
+        except httpx2.InvalidURL as error:
+            raise SettingsError(f"pool {pool.name}: base_url {pool.base_url!r} is not a URL: {error}") from error
+        # Without a key of ours, none from the environment either.
+        headers = _HEADERS if self._key else {**_HEADERS, "Authorization": openai.Omit()}
+        self._options: openai.RequestOptions = {"headers": headers}
+
+    async def aclose(self) -> None:
+        """Close every connection; the client is of no use afterwards."""
+        await self._openai.close()
+
+    async def classify(
+        self,
+        messages: Messages,
+        response_format: Mapping[str, Any],
+        max_output_tokens: int,
+        *,
+        parse: Parse,
+        in_flight: InFlight | None = None,
+        on_first_token: Callable[[], None] | None = None,
+    ) -> Attempt:
+        """One call to the model; what it showed, good or bad, is the result.
+
+        The last message is the ticket: no detail repeats its text. `on_first_token` runs on the loop and must not
+        block. Usage of zero tokens means that the engine did not report it. A cancelled call closes its connection, so
+        that the engine stops, and raises CancelledError; `withdrawn` makes the attempt of it from `in_flight`.
+        """
+        call = in_flight or InFlight()
+        call.started_at = self._now()
+        call.started = self._monotonic()
+        reply = Reply()
+        clean = Censor(messages[-1]["content"], self._key)
+        body = self._body(messages, response_format, max_output_tokens)
+        finding = None
+        try:
+            async with asyncio.timeout(self._pool.request_timeout_seconds) as deadline:
+                await self._stream(body, reply, call, deadline, on_first_token)
+        except TimeoutError:
+            finding = self._timed_out(call)
+        except _NoStream as seen:
+            call.http_status = seen.response.status_code
+            finding = symptoms.of_response(
+                seen.response.status_code, seen.response.headers, seen.body, now=self._now(), clean=clean
+            )
+        except (OversizedStream, UnreadableChunk) as error:
+            finding = Finding(Symptom.INVALID_OUTPUT, str(error) or "a chunk of the stream is not JSON")
+        except (openai.OpenAIError, httpx2.HTTPError, OSError) as error:
+            finding = symptoms.of_exception(error)
+        return self._attempt(call, reply, finding, parse, clean)
+
+    def withdrawn(self, call: InFlight, symptom: Symptom, detail: str = "") -> Attempt:
+        """The attempt of a call that was cancelled: its tokens were made in vain."""
+        return self._seen(call, Finding(symptom, detail), usage=call.usage or Usage(0, call.tokens))
+
+    async def _stream(
+        self,
+        body: bytes,
+        reply: Reply,
+        call: InFlight,
+        deadline: asyncio.Timeout,
+        on_first_token: Callable[[], None] | None,
+    ) -> None:
+        """Send the request and read its answer into `reply` and `call`, until its end or until it is of no use."""
+        parser = EventParser()
+        posted = await self._openai.post(
+            self._url,
+            content=body,
+            options=self._options,
+            cast_to=httpx2.Response,
+            stream=True,
+            stream_cls=openai.AsyncStream[Any],
+        )
+        response = cast(httpx2.Response, posted)  # cast_to goes before stream_cls
+        try:
+            call.http_status = response.status_code
+            async for received in response.aiter_bytes():
+                for data in parser.feed(received):
+                    reply.take(data)
+                if reply.tokens and call.ttft_seconds is None:
+                    call.ttft_seconds = self._monotonic() - call.started
+                    if on_first_token is not None:
+                        on_first_token()
+                call.tokens, call.usage = reply.tokens, reply.usage
+                if reply.error or reply.runaway:
+                    return
+                if reply.done:
+                    deadline.reschedule(asyncio.get_running_loop().time() + AFTER_END_SECONDS)
+            for data in parser.close():
+                reply.take(data)
+        finally:
+            await response.aclose()
+
+    def _body(self, messages: Messages, response_format: Mapping[str, Any], max_output_tokens: int) -> bytes:
+        return to_json(
+            {
+                "model": self._pool.model,
+                "messages": messages,
+                "response_format": response_format,
+                "max_tokens": max_output_tokens,
+                "temperature": 0,
+                "stream": True,
+                "stream_options": {"include_usage": True},
+            }
+        )
+
+    def _attempt(self, call: InFlight, reply: Reply, finding: Finding | None, parse: Parse, clean: Clean) -> Attempt:
+        usage = reply.usage or Usage()
+        if reply.error is not None:
+            finding = symptoms.of_error_object(reply.error, clean=clean)
+        elif finding is None or reply.complete:  # what breaks after the answer's end does it no harm
+            judged = verdict(reply, parse)
+            if isinstance(judged, str):
+                return self._seen(call, None, usage=usage, text=reply.text, label=judged)
+            finding = judged
+        return self._seen(call, finding, usage=usage, text=reply.text)
+
+    def _seen(
+        self, call: InFlight, finding: Finding | None, *, usage: Usage, text: str = "", label: str | None = None
+    ) -> Attempt:
+        return Attempt(
+            started_at=call.started_at or self._now(),
+            seconds=self._monotonic() - call.started if call.started_at else 0.0,
+            pool=self._pool.name,
+            model=self._pool.model,
+            usage=usage,
+            ttft_seconds=call.ttft_seconds,
+            symptom=finding.symptom if finding else None,
+            http_status=(finding.http_status if finding else None) or call.http_status,
+            retry_after_seconds=finding.retry_after_seconds if finding else None,
+            label=label,
+            raw=storable(text[:RAW_CHARS]) or None,
+            detail=finding.detail if finding else "",
+        )
+
+    def _timed_out(self, call: InFlight) -> Finding:
+        seconds = f"{self._pool.request_timeout_seconds:g} s"
+        if call.ttft_seconds is None:
+            return Finding(Symptom.TIMED_OUT, f"no first token within {seconds}")
+        return Finding(Symptom.TIMED_OUT, f"not done within {seconds}, {call.tokens} tokens in")
+
+
+async def _refuse_what_is_no_stream(response: httpx2.Response) -> None:
+    """Raise _NoStream with the beginning of the body, whatever its size, for anything but a stream of events."""
+    content_type = response.headers.get("content-type", "").lower()
+    if response.is_success and content_type.startswith("text/event-stream"):
+        return
+    body = bytearray()
+    try:
+        async for received in response.aiter_bytes():
+            body += received
+            if len(body) >= ERROR_BODY_BYTES:
+                break
+    except httpx2.HTTPError:
+        body.clear()  # the status speaks for itself
+    raise _NoStream(response, bytes(body[:ERROR_BODY_BYTES]))

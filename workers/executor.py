@@ -1,0 +1,302 @@
+"""The executor of one process: takes jobs of a batch, admits them, and keeps many in flight on one event loop.
+
+claim -> admit -> fly (call, judge, give back) -> write. A task drives it for some seconds; what is in flight when the
+time is up flies on under the next task, so that slow jobs do not hold empty slots behind them.
+"""
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+
+from jobs.job import Finish, Job
+from jobs.outcomes import Cancelled, Expired, Failed, Outcome, Requeued, Symptom
+from jobs.retry import RetryPolicy
+from jobs.states import BatchState
+from jobs.store import batches
+from jobs.store.batches import BatchWork
+from jobs.store.database import Database
+from jobs.store.errors import StoreConflict, StoreUnavailable
+from scheduler.ledger import LedgerUnavailable
+from scheduler.permit import Ask, Permit, Reason, Refusal
+from workers.brief import Brief
+from workers.endpoint import Endpoint
+from workers.flight import Flight
+from workers.leases import Leases
+from workers.writer import Writer
+
+log = logging.getLogger(__name__)
+
+AHEAD = 32  # jobs claimed before they are admitted, at most
+LOOK_SECONDS = 1.0  # how often the state of a batch is read
+ASK_AGAIN_SECONDS = 0.05  # after a refusal, unless one of our own permits comes back first
+SERVICE_AWAY_SECONDS = 0.5
+NOTHING_TO_CLAIM_SECONDS = 0.25
+UNWRITTEN = 32  # finishes not yet in SQL at which admission waits: what a kill repeats stays bounded
+DEADLINE_GRACE_SECONDS = 2.0
+
+
+class Executor:
+    """Works on one batch at a time. All methods run on one event loop, but for `written`."""
+
+    def __init__(
+        self,
+        db: Database,
+        endpoints: Mapping[str, Endpoint],
+        policy: RetryPolicy,
+        worker: str,
+        lease_seconds: float,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._db = db
+        self._endpoints = endpoints
+        self._policy = policy
+        self._monotonic = monotonic
+        self._leases = Leases(db, worker, lease_seconds, self._lose)
+        self._writer = Writer(db, self._written)
+        self._waiting: deque[Job] = deque()
+        self._flights: dict[int, Flight] = {}
+        self._works: dict[str, BatchWork] = {}  # of every batch with jobs here, as last read
+        self._claiming: asyncio.Task[list[Job]] | None = None
+        self._wake = asyncio.Event()
+        self._stopping = False
+        self._tasks: list[asyncio.Task[None]] = []
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def in_flight(self) -> int:
+        """Requests at the engines now."""
+        return len(self._flights)
+
+    def open(self) -> None:
+        """Begin to write, to renew and to watch."""
+        self._writer.start()
+        self._tasks = [
+            asyncio.create_task(self._leases.renew_for_ever()),
+            asyncio.create_task(self._watch_for_ever()),
+        ]
+
+    async def drive(self, batch_id: str, at_once: int, seconds: float) -> None:
+        """Work on a batch for `seconds`, with up to `at_once` requests in flight, or until it has nothing to give."""
+        until = self._monotonic() + seconds
+        work = await self._look(batch_id)
+        if work is None:
+            return
+        brief = Brief.of(work)
+        try:
+            while self._monotonic() < until and self._goes_on(batch_id):
+                if not await self._advance(brief, at_once):
+                    break
+        finally:
+            await self._return_waiting()
+
+    async def stop(self, grace_seconds: float) -> bool:
+        """Admit nothing more, let what is in flight end within the grace, yield the rest; False if writing failed."""
+        self._stopping = True
+        self._wake.set()
+        tasks = [flight.task for flight in self._flights.values() if flight.task]
+        if tasks:
+            await asyncio.wait(tasks, timeout=grace_seconds)
+        for flight in list(self._flights.values()):
+            flight.withdraw(Symptom.STOPPING)
+        if tasks:
+            await asyncio.wait(tasks)
+        await self._return_waiting()
+        everything = await asyncio.to_thread(self._writer.close, grace_seconds + 5)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        return everything
+
+    # --- one step: have a job, have room, fly
+
+    async def _advance(self, brief: Brief, at_once: int) -> bool:
+        """Start one job, or wait a moment; False when the batch has nothing to give now."""
+        self._wake.clear()  # before we look: what comes back while we do must end the rest
+        if len(self._flights) >= at_once or self._writer.backlog >= UNWRITTEN:
+            await self._rest(ASK_AGAIN_SECONDS)
+            return True
+        try:
+            if not await self._have_jobs(brief.batch_id):
+                return False
+            if not await self._start_one(brief):
+                await self._rest(ASK_AGAIN_SECONDS * (0.5 + random.random()))  # noqa: S311 - jitter
+        except (StoreUnavailable, StoreConflict, LedgerUnavailable) as error:
+            log.warning("admission waits: %s", error)
+            await self._rest(SERVICE_AWAY_SECONDS)
+        return True
+
+    async def _have_jobs(self, batch_id: str) -> bool:
+        """Keep some jobs waiting; claims ahead, so that admission rarely waits for SQL. False: there is nothing now."""
+        if self._claiming is None and len(self._waiting) <= AHEAD // 2:
+            want = AHEAD - len(self._waiting)
+            self._claiming = asyncio.create_task(self._leases.claim(batch_id, want))
+        if self._claiming is not None and (self._claiming.done() or not self._waiting):
+            claimed, self._claiming = self._claiming, None
+            taken = await claimed
+            self._waiting.extend(taken)
+            if not self._waiting:
+                await self._rest(NOTHING_TO_CLAIM_SECONDS)
+                return bool(self._flights) or self._writer.backlog > 0
+        return True
+
+    async def _start_one(self, brief: Brief) -> bool:
+        """Admit the first waiting job, or the smallest where that one is too large for now."""
+        for job in self._candidates(brief):
+            for pool in brief.pools:
+                endpoint = self._endpoints.get(pool)
+                if endpoint is not None and await self._admit(brief, job, endpoint):
+                    return True
+        return False
+
+    def _candidates(self, brief: Brief) -> Iterable[Job]:
+        if not self._waiting:
+            return
+        first = self._waiting[0]
+        yield first
+        smallest = min(self._waiting, key=brief.prompt_bytes, default=first)
+        if smallest is not first:
+            yield smallest
+
+    async def _admit(self, brief: Brief, job: Job, endpoint: Endpoint) -> bool:
+        """Ask for a permit and start the job under it; True also when the job ended for want of any room."""
+        mark = endpoint.health.begin()
+        if mark is None:
+            return False
+        prompt_tokens = endpoint.estimator.of_bytes(brief.prompt_bytes(job))
+        answer: Permit | Refusal | None = None
+        try:
+            answer = await endpoint.gate.ask(Ask(prompt_tokens, brief.spec.max_output_tokens))
+        finally:
+            if not isinstance(answer, Permit):
+                endpoint.health.not_made(mark)
+        if isinstance(answer, Permit):
+            await self._launch(brief, job, endpoint, answer, mark)
+            return True
+        if answer.reason is Reason.TOO_LARGE:
+            return self._too_large(brief, job, prompt_tokens)
+        if answer.retry_after_seconds is not None:
+            await self._rest(min(answer.retry_after_seconds, LOOK_SECONDS))
+        return False
+
+    async def _launch(self, brief: Brief, job: Job, endpoint: Endpoint, permit: Permit, mark: int) -> None:
+        if self._stopping or job not in self._waiting:  # stopped, or lost, while we asked
+            endpoint.health.not_made(mark)
+            await endpoint.gate.give_back(permit, aborted=False)
+            return
+        self._waiting.remove(job)
+        flight = Flight(job, brief, endpoint, permit, mark, self._policy, self._writer.put)
+        self._flights[job.id] = flight
+        endpoint.gate.hold(permit, flight.withdraw)
+        flight.task = asyncio.create_task(flight.fly())
+        flight.task.add_done_callback(lambda _: self._landed(job.id))
+
+    def _too_large(self, brief: Brief, job: Job, prompt_tokens: int) -> bool:
+        """A job that no pool could ever carry ends; another pool may yet be asked."""
+        needed = prompt_tokens + brief.spec.max_output_tokens
+        pools = [self._endpoints[name].pool for name in brief.pools if name in self._endpoints]
+        most = max(pool.capacity.tokens - pool.protected.interactive.tokens for pool in pools)
+        if needed <= most or job not in self._waiting:
+            return False
+        self._waiting.remove(job)
+        self._end(job, Failed(f"too_large: it needs {needed} tokens, batch may hold {most}"))
+        return True
+
+    # --- endings
+
+    def _landed(self, job_id: int) -> None:
+        flight = self._flights.pop(job_id)
+        assert flight.task is not None  # noqa: S101 - set where the flight began
+        if not flight.task.cancelled() and (error := flight.task.exception()):
+            log.error("a flight crashed; its lease will run out", exc_info=error)
+        self._wake.set()
+
+    def _end(self, job: Job, outcome: Outcome) -> None:
+        self._writer.put(Finish(job, outcome))
+
+    async def _return_waiting(self) -> None:
+        """Jobs claimed but never started go back, in the form that the state of their batch asks for."""
+        if self._claiming is not None:
+            claimed, self._claiming = self._claiming, None
+            try:
+                self._waiting.extend(await claimed)
+            except (StoreUnavailable, StoreConflict) as error:
+                log.warning("a claim failed: %s", error)
+        while self._waiting:
+            job = self._waiting.popleft()
+            self._end(job, self._unstarted(self._works.get(job.batch_id)))
+
+    def _unstarted(self, work: BatchWork | None) -> Outcome:
+        if work is not None and work.state is BatchState.CANCELLING:
+            return Cancelled()
+        if work is not None and _is_past(work.deadline_at, self._db.now()):
+            return Expired()
+        return Requeued()
+
+    def _written(self, group: Sequence[Finish], won: set[int]) -> None:
+        """On the writer's thread."""
+        lost = [finish.job.custom_id for finish in group if finish.job.id not in won]
+        if lost:
+            log.info("%d results came too late, their jobs are another worker's", len(lost))
+        self._loop.call_soon_threadsafe(self._dropped, [finish.job.id for finish in group])
+
+    def _dropped(self, ids: list[int]) -> None:
+        self._leases.drop(ids)
+        self._wake.set()
+
+    def _lose(self, job_id: int) -> None:
+        self._leases.drop([job_id])
+        if flight := self._flights.get(job_id):
+            flight.lose()
+        self._waiting = deque(job for job in self._waiting if job.id != job_id)
+
+    # --- watching the batches
+
+    async def _watch_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            for batch_id in {flight.job.batch_id for flight in self._flights.values()} | set(self._works):
+                work = await self._look(batch_id)
+                if work is not None:
+                    self._heed(work)
+
+    async def _look(self, batch_id: str) -> BatchWork | None:
+        """Read a batch's state; when the database is away, what was read last stands."""
+        try:
+            self._works[batch_id] = await asyncio.to_thread(batches.work, self._db, batch_id)
+        except (StoreUnavailable, StoreConflict) as error:
+            log.warning("the state of %s was not read: %s", batch_id, error)
+        return self._works.get(batch_id)
+
+    def _heed(self, work: BatchWork) -> None:
+        flights = [flight for flight in self._flights.values() if flight.job.batch_id == work.id]
+        if work.state is BatchState.CANCELLING:
+            for flight in flights:
+                flight.withdraw(Symptom.CANCELLED)
+        elif _is_past(work.deadline_at, self._db.now(), DEADLINE_GRACE_SECONDS):
+            for flight in flights:
+                flight.withdraw(Symptom.DEADLINE)
+        elif not flights and not any(job.batch_id == work.id for job in self._waiting):
+            self._works.pop(work.id, None)
+
+    def _goes_on(self, batch_id: str) -> bool:
+        work = self._works.get(batch_id)
+        return (
+            not self._stopping
+            and work is not None
+            and work.state is BatchState.RUNNING
+            and not _is_past(work.deadline_at, self._db.now())
+        )
+
+    async def _rest(self, seconds: float) -> None:
+        """Wait, but not beyond the next permit that comes back, or the stop."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._wake.wait(), seconds)
+
+
+def _is_past(deadline_at: datetime | None, now: datetime, grace_seconds: float = 0.0) -> bool:
+    return deadline_at is not None and (now - deadline_at).total_seconds() >= grace_seconds

@@ -1,0 +1,113 @@
+"""One job in flight: called, judged, its permit given back, its outcome handed to the writer."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from jobs.job import Finish, Job
+from jobs.outcomes import Attempt, Symptom
+from jobs.retry import RetryPolicy, decide
+from scheduler.permit import Permit
+from workers.brief import Brief
+from workers.client import InFlight
+from workers.endpoint import Endpoint
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Flight:
+    """A job that has its permit. `withdraw` may be called at any moment, from the loop."""
+
+    job: Job
+    brief: Brief
+    endpoint: Endpoint
+    permit: Permit
+    mark: int  # of the endpoint's health
+    policy: RetryPolicy
+    put: Callable[[Finish], None]
+    call: InFlight = field(default_factory=InFlight)
+    task: "asyncio.Task[None] | None" = None
+    withdrawn_for: Symptom | None = None
+    is_lost: bool = False  # the lease is another's: nothing is written
+    is_calling: bool = False  # only then may the task be cancelled: what follows the call must not be cut short
+
+    def withdraw(self, symptom: Symptom = Symptom.WITHDRAWN) -> None:
+        """Close the request, so that the engine stops; the first reason stands. After its end it changes nothing."""
+        if self.withdrawn_for is None:
+            self.withdrawn_for = symptom
+            if self.is_calling and self.task is not None:
+                self.task.cancel()
+
+    def lose(self) -> None:
+        """The lease went to another worker: stop, and write nothing."""
+        self.is_lost = True
+        self.withdraw()
+
+    async def fly(self) -> None:
+        """The whole pipeline; never raises but for a bug."""
+        attempt = await self._call()
+        await self._give_back(attempt)
+        self._learn(attempt)
+        await self._note_health(attempt)
+        if not self.is_lost:
+            self._hand_over(attempt)
+
+    async def _call(self) -> Attempt:
+        if self.withdrawn_for is None:
+            self.is_calling = True
+            try:
+                return await self._classify()
+            except asyncio.CancelledError:
+                if self.task is not None:
+                    self.task.uncancel()
+            finally:
+                self.is_calling = False
+        return self.endpoint.client.withdrawn(self.call, self.withdrawn_for or Symptom.STOPPING)
+
+    async def _classify(self) -> Attempt:
+        brief = self.brief
+        return await self.endpoint.client.classify(
+            brief.messages(self.job),
+            brief.response_format,
+            brief.spec.max_output_tokens,
+            parse=brief.parse,
+            in_flight=self.call,
+            on_first_token=self._first_token,
+        )
+
+    def _first_token(self) -> None:
+        # Not awaited: the answer must not wait for the ledger. A permit already given back is no error there.
+        task = asyncio.ensure_future(self.endpoint.gate.first_token(self.permit))
+        _BACKGROUND.add(task)
+        task.add_done_callback(_BACKGROUND.discard)
+
+    async def _give_back(self, attempt: Attempt) -> None:
+        was_aborted = self.withdrawn_for is not None or attempt.symptom is Symptom.TIMED_OUT
+        await self.endpoint.gate.give_back(self.permit, aborted=was_aborted and self.call.started_at is not None)
+
+    def _learn(self, attempt: Attempt) -> None:
+        if attempt.usage.prompt_tokens > 0 and not self.job.truncated:
+            size = self.brief.prompt_bytes(self.job)
+            self.endpoint.estimator.learn(size, self.permit.ask.prompt_tokens, attempt.usage.prompt_tokens)
+
+    async def _note_health(self, attempt: Attempt) -> None:
+        pause_seconds = self.endpoint.health.end(self.mark, attempt, self.job.id)
+        if pause_seconds is not None:
+            log.warning("pool %s rests for %.1f s: %s", self.endpoint.pool.name, pause_seconds, attempt.detail)
+            await self.endpoint.gate.pause(pause_seconds)
+
+    def _hand_over(self, attempt: Attempt) -> None:
+        outcome = decide(
+            attempt,
+            job=self.job,
+            policy=self.policy,
+            endpoint_failing=self.endpoint.health.failing is not None,
+            jitter=random.random,
+        )
+        self.put(Finish(self.job, outcome, attempt))
+
+
+_BACKGROUND: set["asyncio.Task[None]"] = set()  # the loop keeps only weak references to its tasks

@@ -1,0 +1,52 @@
+"""The leases under which this process holds jobs: renewed in time, and lost when the store says so."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+
+from jobs.job import Job
+from jobs.store import claims
+from jobs.store.database import Database
+from jobs.store.errors import StoreConflict, StoreUnavailable
+
+log = logging.getLogger(__name__)
+
+
+class Leases:
+    """Every job this process holds, waiting, in flight or not yet written. Methods run on one event loop."""
+
+    def __init__(self, db: Database, worker: str, lease_seconds: float, lost: Callable[[int], None]) -> None:
+        self._db = db
+        self._worker = worker
+        self._lease_seconds = lease_seconds
+        self._lost = lost
+        self._held: dict[int, Job] = {}
+
+    async def claim(self, batch_id: str, limit: int) -> list[Job]:
+        """Take up to `limit` jobs of a batch. Raises StoreUnavailable, StoreConflict."""
+        taken = await asyncio.to_thread(claims.claim, self._db, batch_id, limit, self._worker, self._lease_seconds)
+        self._held.update((job.id, job) for job in taken)
+        return taken
+
+    def drop(self, ids: Iterable[int]) -> None:
+        """These are written, or another's: no longer ours to renew."""
+        for job_id in ids:
+            self._held.pop(job_id, None)
+
+    async def renew_for_ever(self) -> None:
+        """Renew three times a lease. While the database is away nobody can reap, so the work goes on."""
+        while True:
+            await asyncio.sleep(self._lease_seconds / 3)
+            try:
+                await self._renew()
+            except (StoreUnavailable, StoreConflict) as error:
+                log.warning("leases were not renewed: %s", error)
+
+    async def _renew(self) -> None:
+        asked = dict(self._held)
+        tokens = {job.lease_token for job in asked.values()}
+        held = await asyncio.to_thread(claims.renew, self._db, tokens, self._lease_seconds)
+        for job_id in asked.keys() - held:
+            # Written in the meantime, or taken by a reaper: only the second is still in our list.
+            if job_id in self._held:
+                self._lost(job_id)

@@ -1,0 +1,267 @@
+"""What a refusal, an error in the stream or a broken connection says about a call: the error table's left side."""
+
+import re
+import ssl
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from math import isfinite
+from socket import gaierror
+from typing import Any
+
+import httpx2
+import openai
+from pydantic_core import from_json
+
+from jobs.outcomes import Symptom
+from workers.detail import bounded
+
+Clean = Callable[[str], str]
+"""Takes out of an engine's message what must not be kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What went wrong with one call, in the words of the error table."""
+
+    symptom: Symptom
+    detail: str
+    http_status: int | None = None
+    retry_after_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EngineError:
+    """An error object as engines write them, whatever their dialect; texts are empty where nothing was said."""
+
+    message: str = ""
+    type: str = ""
+    code: str = ""
+    param: str = ""
+    status: int | None = None
+
+
+# Names by which engines say that prompt and answer do not fit the model's context. Wordings differ, so does the status.
+_TOO_LONG = re.compile(
+    r"context[_ ](length|size|window)|maximum (model|context|input|prompt) length|prompt is too long"
+    r"|max_model_len|max_seq_len|max_tokens must be at least 1, got -|must have less than \d+ tokens"
+    r"|`inputs` tokens \+ `max_new_tokens`|input is too (long|large)|too large to process"
+    r"|exceeds? the maximum number of tokens"
+    r"|contextwindowexceeded|exceed_context_size",
+    re.IGNORECASE,
+)
+_CONTENT_FILTER = re.compile(r"content[_ ]?(filter|management policy|policy_violation)|responsible_?ai", re.IGNORECASE)
+_SCHEMA = re.compile(
+    r"response_format|json[_ ]?schema|guided_|guided decoding|structured[_ ]outputs?|\b\w*grammar\b|llguidance",
+    re.IGNORECASE,
+)
+_MODEL = re.compile(r"\bmodels?\b", re.IGNORECASE)
+_REQUEST_FIELDS = frozenset({"model", "temperature", "max_tokens", "stream", "stream_options", "response_format"})
+_UNSUPPORTED = frozenset({"unsupported_parameter", "unsupported_value", "unknown_parameter", "extra_forbidden"})
+_OVERLOADED_STATUS = frozenset({429, 503, 529})
+_OVERLOADED_TYPES = frozenset({"overloaded", "overloaded_error", "unavailable_error", "rate_limit_error"})
+_STATUS_OF_TYPE = {"BadRequestError": 400, "invalid_request_error": 400, "rate_limit_error": 429, "overloaded": 429}
+_NO_CREDIT = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
+
+
+def of_response(status: int, headers: Mapping[str, str], body: bytes, *, now: datetime, clean: Clean) -> Finding:
+    """The finding for an answer that is no stream: any status but 2xx, or a 2xx with something else than events.
+
+    `now` (aware) turns a `Retry-After` date into seconds.
+    """
+    content_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+    error = read_error(body)
+    if 200 <= status < 300:
+        return _of_no_stream(status, content_type, body, error, clean)
+    if 300 <= status < 400:
+        where = f" to {_without_query(headers['location'])}" if "location" in headers else ""
+        return _blocked(status, f"the endpoint redirects{where}: set the pool's base_url to where the engine is", "")
+    return of_error(status, error or EngineError(), clean=clean, retry_after_seconds=_retry_after(headers, now))
+
+
+def of_error_object(error: object, *, clean: Clean) -> Finding:
+    """The finding for an error object inside a stream that began well."""
+    read = _engine_error(error)
+    return of_error(read.status or 500, read, clean=clean)
+
+
+def of_error(status: int, error: EngineError, *, clean: Clean, retry_after_seconds: float | None = None) -> Finding:
+    """The finding for an engine's error of an HTTP status, 400 or more."""
+    said = clean(error.message)
+    if status in _OVERLOADED_STATUS or (status >= 500 and error.type in _OVERLOADED_TYPES):
+        if error.code in _NO_CREDIT or error.type in _NO_CREDIT:
+            return _blocked(status, "the account behind the pool's api_key has no credit left", said)
+        detail = _detail(status, "the engine is overloaded", said)
+        return Finding(Symptom.OVERLOADED, detail, status, retry_after_seconds)
+    if status != 404 and any(_TOO_LONG.search(text) for text in (error.code, error.type, error.message)):
+        return Finding(Symptom.TOO_LONG, _detail(status, "longer than the engine's context", said), status)
+    if status >= 500:
+        return Finding(Symptom.SERVER_ERROR, _detail(status, "the engine failed", said), status, retry_after_seconds)
+    if any(_CONTENT_FILTER.search(text) for text in (error.code, error.type, error.message)):
+        return Finding(Symptom.REFUSED, _detail(status, "stopped by a content filter", said), status)
+    if advice := _advice(status, error, said):
+        return _blocked(status, advice, said)
+    match status:
+        case 408:
+            return Finding(Symptom.TIMED_OUT, _detail(status, "the engine gave up waiting", said), status)
+        case 413:
+            return Finding(Symptom.TOO_LONG, _detail(status, "longer than the engine takes", said), status)
+        case _:
+            return Finding(Symptom.REFUSED, _detail(status, "the engine refuses this request", said), status)
+
+
+def of_exception(error: BaseException) -> Finding:
+    """The finding for a connection that could not be made or broke."""
+    wire = error.__cause__ if isinstance(error, openai.APIConnectionError) and error.__cause__ else error
+    if isinstance(wire, (httpx2.ConnectError, httpx2.ConnectTimeout, ssl.SSLError)):
+        return Finding(Symptom.UNREACHABLE, bounded(f"no connection to the endpoint: {_why_no_connection(wire)}"))
+    if isinstance(wire, httpx2.TimeoutException):
+        return Finding(Symptom.TIMED_OUT, "the connection stood still")
+    return Finding(Symptom.DISCONNECTED, "the connection broke")
+
+
+def read_error(body: bytes) -> EngineError | None:
+    """The error object in a body, None when there is none; a page of HTML is never quoted."""
+    try:
+        value = from_json(body)
+    except ValueError:
+        return None
+    if not isinstance(value, dict):
+        return None
+    error = value.get("error")
+    if isinstance(error, str):
+        return _engine_error({"message": error, "type": value.get("error_type"), "code": value.get("code")})
+    if error:
+        return _engine_error(error)
+    if value.get("object") == "error" or "message" in value:
+        return _engine_error(value)
+    return _of_validation(value["detail"]) if "detail" in value else None
+
+
+def _engine_error(value: object) -> EngineError:
+    if not isinstance(value, Mapping):
+        return EngineError(message=_text(value))
+    kind = _text(value.get("type"))
+    said = (_status(value.get(key)) for key in ("code", "http_status_code", "status"))
+    return EngineError(
+        message=_text(value.get("message")),
+        type=kind,
+        code=_text(value.get("code")),
+        param=_text(value.get("param")),
+        status=next((status for status in said if status), None) or _STATUS_OF_TYPE.get(kind),
+    )
+
+
+def _of_validation(detail: object) -> EngineError:
+    """What a framework's validation says: a text, or a list of objects whose `input` repeats what was sent."""
+    if isinstance(detail, str):
+        return EngineError(message=detail)
+    first = detail[0] if isinstance(detail, list) and detail and isinstance(detail[0], dict) else {}
+    places = first.get("loc")
+    place = [str(part) for part in places if part != "body"] if isinstance(places, list) else []
+    message = f"{'.'.join(place)}: {_text(first.get('msg'))}" if place else _text(first.get("msg"))
+    return EngineError(message=message, type=_text(first.get("type")), param=place[0] if place else "")
+
+
+def _of_no_stream(status: int, content_type: str, body: bytes, error: EngineError | None, clean: Clean) -> Finding:
+    if error is not None and (error.status or error.message):
+        return of_error(error.status or 500, error, clean=clean)
+    if content_type == "text/html" or body.lstrip()[:1] == b"<":
+        return _blocked(status, "a web page answers instead of an engine: check the pool's base_url", "")
+    if b'"choices"' in body:
+        return _blocked(status, "the endpoint does not stream: it ignores stream=true", "")
+    kind = bounded(content_type, 40) or "of no type"
+    return Finding(Symptom.INVALID_OUTPUT, _detail(status, f"the answer is no event stream but {kind}", ""), status)
+
+
+def _advice(status: int, error: EngineError, said: str) -> str | None:
+    """What a person has to mend where no request can succeed, else None."""
+    names_model = error.code == "model_not_found" or error.param == "model"
+    match status:
+        case 401 | 407:
+            return "the engine wants a valid key: set the pool's api_key"
+        case 402:
+            return "the account behind the pool's api_key has no credit left"
+        case 403:
+            return "the pool's api_key may not use this model"
+        case 404 if names_model or _MODEL.search(said):
+            return "the engine does not serve this model: set the pool's model to one that it lists"
+        case 404 | 405 | 410:
+            return "nothing answers at this path: check the pool's base_url"
+        case _ if names_model:
+            return "the engine does not serve this model: set the pool's model to one that it lists"
+        case _ if error.param == "response_format" or _SCHEMA.search(said):
+            return "the engine refuses the schema of the answer (response_format)"
+        case _ if error.param in _REQUEST_FIELDS or {error.code, error.type} & _UNSUPPORTED:
+            return f"the engine does not take the parameter {bounded(error.param, 40) or 'that it names'}"
+        case _:
+            return None
+
+
+def _blocked(status: int, advice: str, said: str) -> Finding:
+    return Finding(Symptom.BLOCKED, _detail(status, advice, said), status)
+
+
+def _detail(status: int, what: str, said: str) -> str:
+    return bounded(f"HTTP {status}: {what} ({said})" if said else f"HTTP {status}: {what}")
+
+
+def _retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
+    """Seconds from `now`, from a number or an HTTP date; None where there is neither."""
+    value = headers.get("retry-after", "").strip()
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            when = parsedate_to_datetime(value)
+        except ValueError:
+            return None
+        seconds = (when.replace(tzinfo=when.tzinfo or UTC) - now).total_seconds()
+    return max(0.0, seconds) if isfinite(seconds) else None
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error, what caused it, and the members of groups among them."""
+    left = [error]
+    seen: set[int] = set()  # chains can be circular
+    while left:
+        cause = left.pop(0)
+        if id(cause) in seen:
+            continue
+        seen.add(id(cause))
+        yield cause
+        if isinstance(cause, BaseExceptionGroup):
+            left += cause.exceptions
+        left += [below for below in (cause.__cause__, cause.__context__) if below is not None]
+
+
+def _why_no_connection(error: BaseException) -> str:
+    causes = list(_causes(error))
+    for cause in causes:
+        match cause:
+            case ssl.SSLCertVerificationError():
+                return f"TLS: {cause.verify_message}"
+            case ssl.SSLError():
+                return f"TLS: {getattr(cause, 'reason', None) or 'handshake failed'}"
+            case gaierror():
+                return "the host name is unknown"
+            case ConnectionRefusedError():
+                return "connection refused"
+            case httpx2.ConnectTimeout():
+                return "it does not answer in time"
+    return next((cause.strerror for cause in causes if isinstance(cause, OSError) and cause.strerror), "unknown reason")
+
+
+def _without_query(location: str) -> str:
+    return bounded(location.partition("?")[0].partition("#")[0], 100)
+
+
+def _status(value: object) -> int | None:
+    """An HTTP error status given as a number or as its digits."""
+    number = int(value) if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) == 3 else value
+    return number if isinstance(number, int) and 400 <= number < 600 else None
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
