@@ -99,7 +99,7 @@ class ModelClient:
                 max_retries=0,
                 timeout=timeout,
                 http_client=httpx2.AsyncClient(
-                    transport=Lanes(at_once),
+                    transport=Lanes(at_once, encrypted=not self._url.startswith("http:")),
                     timeout=timeout,
                     trust_env=False,
                     follow_redirects=False,
@@ -129,8 +129,9 @@ class ModelClient:
         """One call to the model; what it showed, good or bad, is the result.
 
         The last message is the ticket: no detail repeats its text. `on_first_token` runs on the loop and must not
-        block. Usage of zero tokens means that the engine did not report it. A cancelled call closes its connection, so
-        that the engine stops, and raises CancelledError; `withdrawn` makes the attempt of it from `in_flight`.
+        block. Zero prompt tokens mean that the engine did not report its usage; completion tokens are then the pieces
+        of text that came. A cancelled call closes its connection, so that the engine stops, and raises CancelledError;
+        `withdrawn` makes the attempt of it from `in_flight`.
         """
         call = in_flight or InFlight()
         call.started_at = self._now()
@@ -157,7 +158,7 @@ class ModelClient:
 
     def withdrawn(self, call: InFlight, symptom: Symptom, detail: str = "") -> Attempt:
         """The attempt of a call that was cancelled: its tokens were made in vain."""
-        return self._seen(call, Finding(symptom, detail), usage=call.usage or Usage(0, call.tokens))
+        return self._seen(call, Finding(symptom, detail))
 
     async def _stream(
         self,
@@ -211,25 +212,22 @@ class ModelClient:
         )
 
     def _attempt(self, call: InFlight, reply: Reply, finding: Finding | None, parse: Parse, clean: Clean) -> Attempt:
-        usage = reply.usage or Usage()
         if reply.error is not None:
             finding = symptoms.of_error_object(reply.error, clean=clean)
         elif finding is None or reply.complete:  # what breaks after the answer's end does it no harm
             judged = verdict(reply, parse)
             if isinstance(judged, str):
-                return self._seen(call, None, usage=usage, text=reply.text, label=judged)
+                return self._seen(call, None, text=reply.text, label=judged)
             finding = judged
-        return self._seen(call, finding, usage=usage, text=reply.text)
+        return self._seen(call, finding, text=reply.text)
 
-    def _seen(
-        self, call: InFlight, finding: Finding | None, *, usage: Usage, text: str = "", label: str | None = None
-    ) -> Attempt:
+    def _seen(self, call: InFlight, finding: Finding | None, *, text: str = "", label: str | None = None) -> Attempt:
         return Attempt(
             started_at=call.started_at or self._now(),
             seconds=self._monotonic() - call.started if call.started_at else 0.0,
             pool=self._pool.name,
             model=self._pool.model,
-            usage=usage,
+            usage=call.usage or Usage(0, call.tokens),
             ttft_seconds=call.ttft_seconds,
             symptom=finding.symptom if finding else None,
             http_status=(finding.http_status if finding else None) or call.http_status,

@@ -8,14 +8,13 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from math import isfinite
 from socket import gaierror
-from typing import Any
 
 import httpx2
 import openai
-from pydantic_core import from_json
 
 from jobs.outcomes import Symptom
 from workers.detail import bounded
+from workers.engine_error import EngineError, engine_error, read_error
 
 Clean = Callable[[str], str]
 """Takes out of an engine's message what must not be kept."""
@@ -29,17 +28,6 @@ class Finding:
     detail: str
     http_status: int | None = None
     retry_after_seconds: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class EngineError:
-    """An error object as engines write them, whatever their dialect; texts are empty where nothing was said."""
-
-    message: str = ""
-    type: str = ""
-    code: str = ""
-    param: str = ""
-    status: int | None = None
 
 
 # Names by which engines say that prompt and answer do not fit the model's context. Wordings differ, so does the status.
@@ -61,7 +49,6 @@ _REQUEST_FIELDS = frozenset({"model", "temperature", "max_tokens", "stream", "st
 _UNSUPPORTED = frozenset({"unsupported_parameter", "unsupported_value", "unknown_parameter", "extra_forbidden"})
 _OVERLOADED_STATUS = frozenset({429, 503, 529})
 _OVERLOADED_TYPES = frozenset({"overloaded", "overloaded_error", "unavailable_error", "rate_limit_error"})
-_STATUS_OF_TYPE = {"BadRequestError": 400, "invalid_request_error": 400, "rate_limit_error": 429, "overloaded": 429}
 _NO_CREDIT = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
 
 
@@ -82,7 +69,7 @@ def of_response(status: int, headers: Mapping[str, str], body: bytes, *, now: da
 
 def of_error_object(error: object, *, clean: Clean) -> Finding:
     """The finding for an error object inside a stream that began well."""
-    read = _engine_error(error)
+    read = engine_error(error)
     return of_error(read.status or 500, read, clean=clean)
 
 
@@ -119,49 +106,6 @@ def of_exception(error: BaseException) -> Finding:
     if isinstance(wire, httpx2.TimeoutException):
         return Finding(Symptom.TIMED_OUT, "the connection stood still")
     return Finding(Symptom.DISCONNECTED, "the connection broke")
-
-
-def read_error(body: bytes) -> EngineError | None:
-    """The error object in a body, None when there is none; a page of HTML is never quoted."""
-    try:
-        value = from_json(body)
-    except ValueError:
-        return None
-    if not isinstance(value, dict):
-        return None
-    error = value.get("error")
-    if isinstance(error, str):
-        return _engine_error({"message": error, "type": value.get("error_type"), "code": value.get("code")})
-    if error:
-        return _engine_error(error)
-    if value.get("object") == "error" or "message" in value:
-        return _engine_error(value)
-    return _of_validation(value["detail"]) if "detail" in value else None
-
-
-def _engine_error(value: object) -> EngineError:
-    if not isinstance(value, Mapping):
-        return EngineError(message=_text(value))
-    kind = _text(value.get("type"))
-    said = (_status(value.get(key)) for key in ("code", "http_status_code", "status"))
-    return EngineError(
-        message=_text(value.get("message")),
-        type=kind,
-        code=_text(value.get("code")),
-        param=_text(value.get("param")),
-        status=next((status for status in said if status), None) or _STATUS_OF_TYPE.get(kind),
-    )
-
-
-def _of_validation(detail: object) -> EngineError:
-    """What a framework's validation says: a text, or a list of objects whose `input` repeats what was sent."""
-    if isinstance(detail, str):
-        return EngineError(message=detail)
-    first = detail[0] if isinstance(detail, list) and detail and isinstance(detail[0], dict) else {}
-    places = first.get("loc")
-    place = [str(part) for part in places if part != "body"] if isinstance(places, list) else []
-    message = f"{'.'.join(place)}: {_text(first.get('msg'))}" if place else _text(first.get("msg"))
-    return EngineError(message=message, type=_text(first.get("type")), param=place[0] if place else "")
 
 
 def _of_no_stream(status: int, content_type: str, body: bytes, error: EngineError | None, clean: Clean) -> Finding:
@@ -255,13 +199,3 @@ def _why_no_connection(error: BaseException) -> str:
 
 def _without_query(location: str) -> str:
     return bounded(location.partition("?")[0].partition("#")[0], 100)
-
-
-def _status(value: object) -> int | None:
-    """An HTTP error status given as a number or as its digits."""
-    number = int(value) if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) == 3 else value
-    return number if isinstance(number, int) and 400 <= number < 600 else None
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""

@@ -4,11 +4,11 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from jobs.intake.text import shown
 from tickets_batch.errors import UserError
 from tickets_batch.settings import Columns
 
 SHOWN_COLUMNS = 30
-SHOWN_CHARACTERS = 40
 PARTS = ("id", "subject", "body", "created_at", "priority")
 USUAL_NAMES = {
     "id": ("ticket id", "ticket_id", "key", "issue key", "number", "ticket", "custom_id"),
@@ -39,12 +39,12 @@ class Wanted:
         if not missing:
             return
         said = "; ".join(_missing(part, self.names[part], found) for part in missing)
-        shown = ", ".join(name[:SHOWN_CHARACTERS] for name in found[:SHOWN_COLUMNS])
+        names = ", ".join(shown(name) for name in found[:SHOWN_COLUMNS])
         more = f" and {len(found) - SHOWN_COLUMNS} more" if len(found) > SHOWN_COLUMNS else ""
         way_out = "set [source] columns"
         if "created_at" in missing:
             way_out += ", or take every row whatever its date with --all"
-        raise UserError(f"{where}: {said}; its columns are: {shown}{more}; {way_out}")
+        raise UserError(f"{where}: {said}; its columns are: {names or 'none'}{more}; {way_out}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def _missing(part: str, name: str, found: Sequence[str]) -> str:
     close = difflib.get_close_matches(_folded(name), folded, n=1, cutoff=0.6)
     usual = [candidate for candidate in USUAL_NAMES[part] if candidate in folded]
     nearest = (close + usual)[:1]
-    hint = f' (nearest: "{folded[nearest[0]][:SHOWN_CHARACTERS]}")' if nearest else ""
+    hint = f' (nearest: "{shown(folded[nearest[0]])}")' if nearest else ""
     return f'no column "{name}" for columns.{part}{hint}'
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from jobs.intake.columns import Positions, Wanted, positions
 from jobs.intake.decode import LINE_LIMIT_CHARACTERS, LineTooLong, TextLines, open_lines
-from jobs.intake.reading import Record
+from jobs.intake.reading import Record, id_of_unusable
 from jobs.ticket import Rejection
 from tickets_batch.errors import UserError
 
@@ -48,7 +48,7 @@ class CsvRows:
                     yield Rejection(line, cells)
                 elif any(cells):
                     if len(cells) != places.width and (reason := _wrong_width(cells, places)):
-                        yield Rejection(line, reason, _cell(cells, places.by_part["id"]) or None)
+                        yield Rejection(line, reason, id_of_unusable(_cell(cells, places.by_part["id"])))
                         continue
                     short_rows += len(cells) < places.width
                     yield _record(line, cells, places)
@@ -59,9 +59,14 @@ class CsvRows:
 
         The separator is the one that Excel's `sep=` line names, else the one that shows most of the wanted columns.
         """
-        line = _first_line(lines)
-        if hint := _EXCEL_HINT.fullmatch(line):
+        try:
             line = _first_line(lines)
+            if hint := _EXCEL_HINT.fullmatch(line):
+                line = _first_line(lines)
+        except LineTooLong as error:
+            raise UserError(f"{self._path}: its header cannot be read: {error}") from error
+        if not line:
+            raise UserError(f"{self._path} has no header: the first line must name the columns")
 
         def shown_by(separator: str) -> tuple[int, int]:
             names = _leniently(line, separator)
@@ -150,12 +155,13 @@ def _mended(line: str, separator: str, width: int, *, cut_off: bool) -> list[str
     """The cells of a line whose quotes do not match, where they are as many as the header has; else the reason."""
     if cut_off:
         return "a quoted cell that begins on this line has no end"
-    cells = _leniently(" ".join(line.splitlines()), separator)
+    cells = _leniently(line, separator)
     return cells if len(cells) == width else "its quotes do not match: a quote inside a quoted cell must be doubled"
 
 
 def _leniently(line: str, separator: str) -> list[str]:
-    return next(csv.reader([line], delimiter=separator, skipinitialspace=True))
+    line = line.strip("\r\n").replace("\r", " ").replace("\n", " ")
+    return next(csv.reader([line], delimiter=separator, skipinitialspace=True), [])
 
 
 def _first_line(lines: _Lines) -> str:

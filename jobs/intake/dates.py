@@ -6,6 +6,7 @@ from decimal import Decimal
 from zoneinfo import ZoneInfo
 
 from jobs.days import first_instant
+from jobs.intake.text import shown
 
 MONTHS = {
     name: number
@@ -14,7 +15,6 @@ MONTHS = {
     )
 }
 PLAUSIBLE_YEARS = range(1970, 2200)  # the years 1, 1900 and 9999 stand for "no date" in many systems
-SHOWN_CHARACTERS = 40
 
 _CLOCK = r"(?:,?[T\s]\s*(?P<clock>\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?)\s*(?P<half>[AaPp]\.?[Mm]\.?)?)?"
 _ZONE = r"\s*(?P<zone>Z|(?:UTC|GMT)?[+-]\d{2}:?\d{2}|[A-Za-z]{2,5})?"
@@ -87,8 +87,8 @@ def _from_form(text: str, zone: ZoneInfo) -> datetime:
         if match := form.fullmatch(text):
             return _from_parts(match.groupdict(), text, zone)
     if re.fullmatch(r"\d+([.,]\d+)?", text, re.ASCII):
-        raise WrongDate(f"{_shown(text)} is a number, but neither seconds nor milliseconds since 1970")
-    raise WrongDate(f"{_shown(text)} is not a date; write for example 2026-11-30 08:15:00")
+        raise WrongDate(f'"{shown(text)}" is a number, but neither seconds nor milliseconds since 1970')
+    raise WrongDate(f'"{shown(text)}" is not a date; write for example 2026-11-30 08:15:00')
 
 
 def _from_parts(parts: dict[str, str | None], text: str, zone: ZoneInfo) -> datetime:
@@ -98,7 +98,7 @@ def _from_parts(parts: dict[str, str | None], text: str, zone: ZoneInfo) -> date
     except WrongDate:
         raise
     except ValueError as error:
-        raise WrongDate(f"{_shown(text)} is not in the calendar: {error}") from error
+        raise WrongDate(f'"{shown(text)}" is not in the calendar: {error}') from error
     if parts.get("clock") is None and parts.get("compact") is None and not parts.get("zone"):
         return _start_of(day, zone)
     return _in_zone(local, parts.get("zone") or "", text, zone)
@@ -112,7 +112,7 @@ def _day(parts: dict[str, str | None], text: str) -> date:
     if name := parts.get("name"):
         month_by_name = MONTHS.get(name[:3].lower())
         if month_by_name is None:
-            raise WrongDate(f"{_shown(text)} names no month")
+            raise WrongDate(f'"{shown(text)}" names no month')
         return date(year, month_by_name, int(parts["day"] or 0))
     return date(year, int(parts["month"] or 0), int(parts["day"] or 0))
 
@@ -123,7 +123,7 @@ def _day_and_month(first: int, second: int, text: str) -> tuple[int, int]:
     if second > 12:
         return second, first
     raise WrongDate(
-        f"{_shown(text)} could be day/month or month/day: export dates as YYYY-MM-DD, or take every row with --all"
+        f'"{shown(text)}" could be day/month or month/day: export dates as YYYY-MM-DD, or take every row with --all'
     )
 
 
@@ -153,7 +153,7 @@ def _in_zone(local: datetime, name: str, text: str, zone: ZoneInfo) -> datetime:
         there = local.replace(tzinfo=zone, fold=fold)
         if there.tzname() == name.upper():
             return _in_utc(there, zone)
-    raise WrongDate(f"{_shown(text)} names the zone {name}, which is neither UTC nor {zone.key} at that time")
+    raise WrongDate(f'"{shown(text)}" names the zone {name}, which is neither UTC nor {zone.key} at that time')
 
 
 def _start_of(day: date, zone: ZoneInfo) -> datetime:
@@ -169,8 +169,3 @@ def _in_utc(moment: datetime, zone: ZoneInfo) -> datetime:
 def _refuse_implausible(day: date) -> None:
     if day.year not in PLAUSIBLE_YEARS:
         raise WrongDate(f"{day} is no time at which a ticket was made")
-
-
-def _shown(text: str) -> str:
-    line = " ".join(text.split())
-    return f'"{line}"' if len(line) <= SHOWN_CHARACTERS else f'"{line[:SHOWN_CHARACTERS]}..."'

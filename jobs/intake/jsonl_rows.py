@@ -11,6 +11,7 @@ from jobs.intake.reading import Record
 from jobs.ticket import Rejection
 from tickets_batch.errors import UserError
 
+ABSENT = object()
 LOOKED_AT_LINES = 100  # enough to tell a field that is never there from one that is left out where it is empty
 
 # Numbers stay the text that they are in the file: an id keeps every digit, and none is too long to be read.
@@ -29,15 +30,19 @@ class JsonlRows:
         self._path = path
         self._names = wanted.names
         self.notes: tuple[str, ...] = ()
+        found: dict[str, None] = {}  # the names in the order in which they come
+        present: set[str] = set()
+        reason = ""
         with open_lines(path) as text:
-            rows = [row for _, row in islice(_rows(text), LOOKED_AT_LINES)]
-            beginning = text.beginning
-        objects = [row for row in rows if isinstance(row, dict)]
-        if not objects:
-            raise UserError(f"{path} is not JSONL, one object a line: {_what_it_is(path, beginning, rows)}")
-        found = list(dict.fromkeys(name for row in objects for name in _paths(row)))
-        present = {part for part, name in wanted.names.items() if any(_field(row, name) is not None for row in objects)}
-        wanted.refuse_missing(str(path), present, found)
+            for _, row in islice(_rows(text), LOOKED_AT_LINES):
+                if isinstance(row, dict):
+                    found |= dict.fromkeys(_paths(row))
+                    present |= {part for part, name in wanted.names.items() if _field(row, name, ABSENT) is not ABSENT}
+                else:
+                    reason = reason or row
+            if reason and not found:
+                raise UserError(f"{path} is not JSONL, one object a line: {_what_it_is(path, text.beginning, reason)}")
+        wanted.refuse_missing(str(path), present, list(found))
 
     def __iter__(self) -> Iterator[Record | Rejection]:
         with open_lines(self._path) as text:
@@ -74,18 +79,18 @@ def _object(line: str) -> dict[str, object] | str:
     return value if isinstance(value, dict) else "not a JSON object"
 
 
-def _field(row: dict[str, object], name: str) -> object:
-    """The field of that name, else what its dotted path leads to through objects and places in lists, else None."""
+def _field(row: dict[str, object], name: str, absent: object = None) -> object:
+    """The field of that name, else what its dotted path leads to through objects and places in lists, else `absent`."""
     if name in row:
         return row[name]
     value: object = row
     for step in name.split("."):
         if isinstance(value, dict):
-            value = value.get(step)
+            value = value.get(step, absent)
         elif isinstance(value, list) and step.isdecimal() and int(step) < len(value):
             value = value[int(step)]
         else:
-            return None
+            return absent
     return value
 
 
@@ -97,9 +102,9 @@ def _paths(row: dict[str, object], prefix: str = "", depth: int = 3) -> Iterator
             yield prefix + name
 
 
-def _what_it_is(path: Path, beginning: str, rows: list[dict[str, object] | str]) -> str:
+def _what_it_is(path: Path, beginning: str, reason: str) -> str:
     if beginning.startswith("["):
         return f"it is one JSON array; convert it with: jq -c '.[]' {path.name} > tickets.jsonl"
     if beginning.split("\n", 1)[0].strip() == "{":
         return f"its objects spread over many lines; convert it with: jq -c . {path.name} > tickets.jsonl"
-    return f"its first line is {rows[0]}"
+    return f"its first line is {reason}"

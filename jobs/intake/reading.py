@@ -70,7 +70,7 @@ class Reading:
             if not subject and not body:
                 raise Unusable("subject and body are both empty")
         except Unusable as error:
-            return Rejection(record.line, storable(str(error)), _id_for_rejection(record.custom_id))
+            return Rejection(record.line, storable(str(error)), id_of_unusable(record.custom_id))
         return Ticket(custom_id, subject, body, created_at, self._priority(record.priority), record.line)
 
     @property
@@ -138,7 +138,8 @@ def _as_text(value: object, part: str) -> str:
     return str(value)
 
 
-def _id_for_rejection(value: object) -> str | None:
+def id_of_unusable(value: object) -> str | None:
+    """The id of a row that cannot be used, as far as it has one."""
     if not isinstance(value, str | int):
         return None
     return storable(str(value)).strip()[:ID_LIMIT_CHARACTERS] or None

@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 # What is read of one HTML body at most: markup outweighs its text, and a pasted picture outweighs both.
 HTML_LIMIT_CHARACTERS = 4_000_000
 HTML_LIMIT_TAGS = 100_000
+SHOWN_CHARACTERS = 40
 LOOKED_AT_CHARACTERS = 100_000  # enough to tell whether a text is HTML
 
 _HEADINGS = {"h1", "h2", "h3", "h4", "h5", "h6"}
@@ -72,6 +73,13 @@ def tidy(text: str) -> str:
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     return text.strip()
+
+
+def shown(text: str) -> str:
+    """The beginning of a text of someone else's, fit for one line of a message on a terminal."""
+    line = "".join(character if character.isprintable() else " " for character in text[: 2 * SHOWN_CHARACTERS])
+    line = " ".join(line.split())
+    return line if len(line) <= SHOWN_CHARACTERS else f"{line[:SHOWN_CHARACTERS]}..."
 
 
 def _bounded(html: str) -> str:

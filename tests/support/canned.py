@@ -1,9 +1,12 @@
 """A raw server for what no well-meaning engine does: it answers every request with the same bytes."""
 
 import asyncio
+import ssl
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+CERTIFICATE = Path(__file__).with_name("self_signed.pem")
 STREAM_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
@@ -19,12 +22,19 @@ def whole(status: int, body: bytes = b"", content_type: str = "application/json"
 
 
 class CannedServer:
-    """An async context manager. After `answer` it repeats `for_ever`, closes the connection, or reads on."""
+    """An async context manager. After `answer` it repeats `for_ever`, closes the connection, or reads on.
 
-    def __init__(self, answer: bytes, *, for_ever: bytes = b"", close: bool = False) -> None:
+    With `encrypted` it speaks TLS, with a certificate for localhost that it signed itself.
+    """
+
+    def __init__(self, answer: bytes, *, for_ever: bytes = b"", close: bool = False, encrypted: bool = False) -> None:
         self._answer = answer
         self._for_ever = for_ever
         self._close = close
+        self._ssl: ssl.SSLContext | None = None
+        if encrypted:
+            self._ssl = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            self._ssl.load_cert_chain(CERTIFICATE)
         self._server: asyncio.Server | None = None
         self._open: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
         self.connections = 0
@@ -38,14 +48,14 @@ class CannedServer:
 
     @property
     def base_url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/v1"
+        return f"{'https' if self._ssl else 'http'}://127.0.0.1:{self.port}/v1"
 
     @property
     def open_connections(self) -> int:
         return len(self._open)
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._ssl)
         return self
 
     async def __aexit__(

@@ -145,6 +145,14 @@ class TestRowsThatCannotBeUsed:
         }
         assert [rejection.custom_id for rejection in seen.rejections][:3] == [None, "3", "4"]
 
+    def test_no_reason_carries_what_a_terminal_obeys(self, tmp_path: Path) -> None:
+        seen = read_file(tmp_path, HEADER + '1,"\x1b[2J\nsoon",a,b\n')
+        assert seen.reasons == {2: 'created_at "[2J soon" is not a date; write for example 2026-11-30 08:15:00'}
+
+    def test_their_ids_can_be_stored_too(self, tmp_path: Path) -> None:
+        seen = read_file(tmp_path, HEADER + f"1\0\n2\0,{NOON},,\n{'3' * 1000},{NOON},a,b\n")
+        assert [rejection.custom_id for rejection in seen.rejections] == ["1\ufffd", "2\ufffd", "3" * 500]
+
     def test_html_without_text_is_an_empty_body(self, tmp_path: Path) -> None:
         assert 2 in read_file(tmp_path, HEADER + f"1,{NOON},,<div><br></div>\n").reasons
 

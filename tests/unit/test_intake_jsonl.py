@@ -175,6 +175,12 @@ def test_a_field_may_be_missing_where_it_is_empty(tmp_path: Path) -> None:
     assert [ticket.priority for ticket in seen.tickets] == [0, 1]
 
 
+def test_a_field_that_is_always_null_is_there(tmp_path: Path) -> None:
+    content = lines(*(row(number, subject=None, priority=None) for number in range(200)))
+    seen = read_jsonl(tmp_path, content, Columns(subject="subject", priority="priority"))
+    assert len(seen.tickets) == 200
+
+
 def test_every_row_needs_no_dates(tmp_path: Path) -> None:
     assert read_jsonl(tmp_path, lines({"id": 1, "body": "b"}), every_row=True).tickets == [
         Ticket("1", "", "b", None, 0, 1)

@@ -8,11 +8,15 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from jobs.days import day_of
+from jobs.intake.decode import LINE_LIMIT_CHARACTERS
 from jobs.intake.source import open_source
 from jobs.ticket import Ticket
 from tests.support.intake import BERLIN, DAY, read, read_file, refused
+from tickets_batch.errors import UserError
 from tickets_batch.settings import Source as SourceSettings
 
 NOON = "2026-11-30 12:00:00"
@@ -142,6 +146,30 @@ class TestFilesThatCannotBeUsed:
         with refused("its header cannot be read: a quoted cell that begins on this line has no end"):
             read_file(tmp_path, 'id,created_at,"body\n1,x,y\n')
 
+    @pytest.mark.parametrize("content", ["sep=;\n", "sep=,"])
+    def test_no_header(self, tmp_path: Path, content: str) -> None:
+        with refused("tickets.csv has no header: the first line must name the columns"):
+            read_file(tmp_path, content)
+
+    def test_a_header_without_end(self, tmp_path: Path) -> None:
+        with refused("its header cannot be read: the line is longer than 16,777,216 characters"):
+            read_file(tmp_path, "x" * (LINE_LIMIT_CHARACTERS + 1))
+
+    @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+    @given(
+        content=st.binary(max_size=200)
+        | st.text('id,body"\r\n;\t\0{}[]:é', max_size=60).map(str.encode)
+        | st.text(max_size=60).map(lambda text: text.encode("utf-16", "replace")),
+        name=st.sampled_from(["tickets.csv", "tickets.jsonl"]),
+    )
+    def test_any_file_is_read_or_refused_in_one_line(self, tmp_path: Path, content: bytes, name: str) -> None:
+        try:
+            seen = read_file(tmp_path, content, name, every_row=True)
+        except UserError as error:
+            assert str(error).isprintable()  # noqa: PT017 - both ends are right
+        else:
+            assert all(ticket.custom_id for ticket in seen.tickets)
+
     def test_no_source_at_all(self) -> None:
         with refused("there is no source of tickets: name a file with --input, or set source.path"):
             open_source(SourceSettings(), DAY)
@@ -149,11 +177,11 @@ class TestFilesThatCannotBeUsed:
 
 class TestIdentity:
     def test_of_a_configured_file_is_its_path_before_the_date(self, tmp_path: Path) -> None:
-        settings = SourceSettings(path=str(tmp_path / "tickets-{date}.csv"))
+        configured = SourceSettings(path=str(tmp_path / "tickets-{date}.csv"))
         next_day = day_of(date(2026, 12, 1), BERLIN)
         for day in (DAY, next_day):
             (tmp_path / f"tickets-{day.date}.csv").write_text(CSV)
-        today, tomorrow = open_source(settings, DAY), open_source(settings, next_day)
+        today, tomorrow = open_source(configured, DAY), open_source(configured, next_day)
         assert today.key == tomorrow.key == f"{os.path.realpath(tmp_path)}/tickets-{{date}}.csv"
         assert today.describe() == f"{tmp_path}/tickets-2026-11-30.csv (CSV)"
         assert len(list(today)) == 1

@@ -4,6 +4,7 @@ import click
 
 from tickets_batch.cli.database import opened
 from tickets_batch.cli.frame import BATCH_WORDS, Call, batch_argument, verb
+from tickets_batch.cli.text import counted
 from tickets_batch.cli.times import deadline_from, shown_instant
 
 
@@ -19,7 +20,7 @@ def cancel_command(call: Call, batch: str) -> None:
         batches.cancel(db, batch_id)
         now = batches.get(db, batch_id)
     in_flight = f", withdrawing {now.running:,} in flight" if now.running else ""
-    _tell(f"{batch_id} is {now.state}: {now.succeeded:,} of {now.total:,} tickets are done{in_flight}")
+    _tell(f"{batch_id} is {now.state}: {now.succeeded:,} of {counted(now.total, 'ticket')} done{in_flight}")
 
 
 @verb(epilog=BATCH_WORDS)
@@ -36,7 +37,7 @@ def retry_command(call: Call, batch: str, deadline: str | None) -> None:
         deadline_at = deadline_from(deadline or settings.deadline, settings.zone, db.now())
         count = batches.retry(db, batch_id, deadline_at)
     until = f", deadline {shown_instant(deadline_at, settings.zone)}" if deadline_at else ""
-    _tell(f"{batch_id}: {count:,} tickets go back to work{until}")
+    _tell(f"{batch_id}: {counted(count, 'ticket')} back to work{until}")
 
 
 @verb(epilog=BATCH_WORDS)

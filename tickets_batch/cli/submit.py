@@ -15,6 +15,7 @@ from tickets_batch.cli.database import opened
 from tickets_batch.cli.frame import Call, verb
 from tickets_batch.cli.intent import Intent, Options
 from tickets_batch.cli.ledgers import Ledgers
+from tickets_batch.cli.text import counted
 from tickets_batch.cli.times import shown_instant
 from tickets_batch.cli.view import as_json
 from tickets_batch.errors import UserError
@@ -90,22 +91,24 @@ def show_batch(batch: Batch, db: Database, settings: Settings, wants_json: bool)
 
 def _in_words(done: Submission, batch: Batch, intent: Intent) -> list[str]:
     how = "created" if done.created else "opened again" if done.reopened else "topped up"
-    counts = [f"{done.added:,} tickets added"]
+    counts = [f"{counted(done.added, 'ticket')} added"]
     counts += [f"{done.reused:,} of them answered from an earlier batch"] if done.reused else []
-    counts += [f"{done.already:,} were there already"] if done.already else []
+    counts += [f"{done.already:,} there already"] if done.already else []
     zone = intent.settings.zone
     until = f", deadline {shown_instant(batch.deadline_at, zone)}" if batch.deadline_at else ""
     lines = [f"{done.batch_id} {how} from {intent.source.describe()}, {intent.whose}: {', '.join(counts)}{until}"]
     if intent.source.outside_day:
-        lines.append(f"{intent.source.outside_day:,} rows of other days were left out: --all takes them too")
+        lines.append(f"{counted(intent.source.outside_day, 'row')} of other days left out: --all takes them too")
     if done.updated:
-        lines.append(f"{done.updated:,} tickets whose text has changed were taken")
+        lines.append(f"{counted(done.updated, 'changed ticket')} taken")
     if left := done.changed - done.updated - len(done.busy_ids):
-        lines.append(f"{left:,} tickets have another text now ({_some(done.changed_ids)}): --update takes them")
+        lines.append(f"another text now: {counted(left, 'ticket')} ({_some(done.changed_ids)}); --update takes them")
     if done.busy_ids:
-        lines.append(f"{len(done.busy_ids):,} are being worked on and keep their old text ({_some(done.busy_ids)})")
+        lines.append(
+            f"being worked on, with their old text: {counted(len(done.busy_ids), 'ticket')} ({_some(done.busy_ids)})"
+        )
     if done.rejected:
-        lines.append(f"{done.rejected:,} rows cannot be used:")
+        lines.append(f"{counted(done.rejected, 'row')} cannot be used:")
         lines += [f"  line {row.line}: {row.reason}" for row in done.rejections[:SHOWN_REJECTIONS]]
         lines += ["  ..."] if done.rejected > SHOWN_REJECTIONS else []
     return lines

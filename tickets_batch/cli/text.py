@@ -39,6 +39,11 @@ def batch_in_words(
     return "\n".join(lines)
 
 
+def counted(count: int, noun: str) -> str:
+    """A number with its noun: `1 ticket`, `3,080 tickets`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def state_in_words(batch: Batch, zone: ZoneInfo, now: datetime) -> str:
     """The state, with what keeps the batch from going on if anything does."""
     if batch.blocked:
@@ -93,7 +98,7 @@ def _tickets(batch: Batch) -> str:
     counts += [(batch.cancelled, "cancelled"), (batch.running, "running"), (batch.pending, "pending")]
     shown = [f"{count:,} {word}" for count, word in counts if count]
     shown += [f"{batch.reused:,} of them reused"] if batch.reused else []
-    shown += [f"{batch.rejected:,} rows rejected"] if batch.rejected else []
+    shown += [f"{counted(batch.rejected, 'row')} rejected"] if batch.rejected else []
     return ", ".join([f"{batch.total:,}", *shown])
 
 
@@ -114,5 +119,4 @@ def _amount(amount: Amount) -> str:
 def services_in_words(at_work: Sequence[Service]) -> str:
     """Who is alive: `1 scheduler, 2 workers`."""
     roles = sorted({service.role for service in at_work})
-    counts = [(sum(service.role == role for service in at_work), role) for role in roles]
-    return ", ".join(f"{count} {role}{'s' if count > 1 else ''}" for count, role in counts) or "nobody"
+    return ", ".join(counted(sum(service.role == role for service in at_work), role) for role in roles) or "nobody"

@@ -124,9 +124,11 @@ class Child:
         return f"ended with exit code {code}"
 
     def _last_words(self) -> str:
-        """The last line of the log, which most often says why."""
+        """The last line of the log, which most often says why; of a killed process it says nothing."""
         if self.program.log is None:
             return ""
+        if self._process is not None and (self._process.returncode or 0) < 0:
+            return f" (log: {self.program.log})"
         try:
             with self.program.log.open("rb") as log:
                 log.seek(max(0, self.program.log.stat().st_size - 4096))

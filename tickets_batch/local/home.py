@@ -19,7 +19,8 @@ class Home:
     def make(self) -> None:
         """Create the directories. Raises UserError when that cannot be done."""
         try:
-            self.logs.mkdir(parents=True, exist_ok=True)
+            self.path.mkdir(parents=True, exist_ok=True, mode=0o700)  # tickets are nobody else's to read
+            self.logs.mkdir(exist_ok=True)
             self.run.mkdir(exist_ok=True, mode=0o700)
             self.run.chmod(0o700)
         except OSError as error:

@@ -1,0 +1,368 @@
+"""The verbs on a database of their own: what they print where, what they change, and how they end."""
+
+import csv
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.store import batches, claims, services
+from jobs.store.database import Database
+from tickets_batch.cli.run import run
+
+SETTINGS = """
+timezone = "Europe/Berlin"
+home = "home"
+[source]
+path = "tickets.csv"
+[classification.labels]
+billing = "charges"
+shipping = "delivery"
+[[pool]]
+name = "gpu"
+base_url = "http://127.0.0.1:9/v1"
+model = "test-model"
+capacity = { slots = 20, tokens = 60000 }
+protected = { interactive = { slots = 8, tokens = 24000 }, batch = { slots = 2, tokens = 6000 } }
+"""
+KEYS = [
+    *("batch_id", "date", "state", "blocked", "created_at", "not_before", "deadline_at", "finished_at"),
+    *(
+        "request_counts",
+        "rate_per_second",
+        "eta",
+        "pace",
+        "limit",
+        "in_flight",
+        "load",
+        "yields",
+        "withdrawn",
+        "tokens",
+    ),
+]
+COUNTS = [
+    *("total", "pending", "running", "succeeded", "failed", "expired", "cancelled", "reused", "rejected"),
+]
+ROWS = [
+    ["T1", "2026-11-30 09:00", "Late", "Where is my parcel?"],
+    ["T2", "2026-11-30 10:00", "Twice", "You charged me twice."],
+    ["T3", "2026-11-29 10:00", "Old", "From yesterday."],
+    ["", "2026-11-30 11:00", "No id", "Nobody knows me."],
+]
+
+
+class Here:
+    """The command in a directory of its own, called in this process."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+        self.out = self.err = ""
+
+    def __call__(self, *arguments: str, code: int = 0) -> str:
+        """What the command prints on stdout; it must end with `code`."""
+        got = run(arguments)
+        self.out, self.err = self._capsys.readouterr()
+        assert got == code, self.err
+        return self.out
+
+    def json(self, *arguments: str, code: int = 0) -> Any:
+        return json.loads(self(*arguments, "--json", code=code))
+
+    def submit(self, *more: str) -> str:
+        """The id of a batch of the tickets of 2026-11-30, which nobody works on."""
+        return self("submit", "--date", "2026-11-30", *more, code=1).strip()
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Here]:
+    for name in list(os.environ):
+        if name.startswith(("TICKETS_BATCH", "OPENAI_")):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    Path("tickets-batch.toml").write_text(SETTINGS)
+    write(ROWS)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
+    yield Here(capsys)
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def write(rows: list[list[str]], name: str = "tickets.csv") -> None:
+    with Path(name).open("w", newline="") as file:
+        csv.writer(file).writerows([["id", "created_at", "subject", "body"], *rows])
+
+
+@pytest.fixture
+def db(here: Here) -> Iterator[Database]:
+    """The database of the directory, for what only services do."""
+    Path("home").mkdir()
+    opened = Database.open(f"sqlite:///{Path('home/tickets-batch.db').absolute()}")
+    yield opened
+    opened.dispose()
+
+
+class TestSubmit:
+    def test_it_saves_and_says_that_nothing_is_running(self, here: Here) -> None:
+        batch_id = here.submit()
+        assert batch_id.startswith("batch_20261130_")
+        assert here.err.splitlines()[1:] == [
+            f"{batch_id} created from tickets.csv (CSV), 2026-11-30 (Europe/Berlin): 2 tickets added",
+            "1 row of other days left out: --all takes them too",
+            "1 row cannot be used:",
+            "  line 5: the id is empty",
+            f"tickets-batch: {batch_id} is saved, but nothing is running: start tickets-batch up, or submit again with "
+            "--wait",
+        ]
+
+    def test_with_a_live_scheduler_all_is_well(self, here: Here, db: Database) -> None:
+        here.submit()
+        services.beat(db, "scheduler", "one", "here", 1, {})
+        here("submit", "--date", "2026-11-30")
+        assert "0 tickets added, 2 there already" in here.err
+
+    def test_it_says_where_it_is_blind(self, here: Here) -> None:
+        here.submit()
+        assert here.err.splitlines()[0] == (
+            "pool gpu has no signal: batch is blind to the chat there, and may use 12 of its 20 slots"
+        )
+
+    def test_json_has_the_keys_of_the_documentation(self, here: Here) -> None:
+        shown = here.json("submit", "--date", "2026-11-30", code=1)
+        assert list(shown) == KEYS
+        assert list(shown["request_counts"]) == COUNTS
+        assert (shown["date"], shown["state"], shown["request_counts"]["total"]) == ("2026-11-30", "running", 2)
+        assert shown["request_counts"]["rejected"] == 1
+
+    def test_again_adds_what_is_new_to_the_same_batch(self, here: Here) -> None:
+        batch_id = here.submit()
+        write([*ROWS, ["T4", "2026-11-30 12:00", "New", "Still waiting."]])
+        assert here.submit() == batch_id
+        assert "1 ticket added, 2 there already" in here.err
+
+    def test_changed_texts_are_listed_and_taken_only_when_asked(self, here: Here) -> None:
+        here.submit()
+        write([["T1", "2026-11-30 09:00", "Late", "It has come."], ROWS[1]])
+        here.submit()
+        assert "another text now: 1 ticket (T1); --update takes them" in here.err
+        here.submit("--update")
+        assert "1 changed ticket taken" in here.err
+
+    def test_a_changed_spec_is_refused_without_new(self, here: Here) -> None:
+        first = here.submit()
+        here("submit", "--date", "2026-11-30", "--labels", "yes,no", code=1)
+        assert "add --new to make a second batch" in here.err
+        assert here.submit("--labels", "yes,no", "--new") != first
+
+    def test_every_row_whatever_its_date(self, here: Here) -> None:
+        assert here.json("submit", "--all", code=1)["request_counts"]["total"] == 3
+
+    def test_another_file(self, here: Here) -> None:
+        write([["X1", "2026-11-30 09:00", "", "Other."]], "other.csv")
+        assert (
+            here.json("submit", "--date", "2026-11-30", "--input", "other.csv", code=1)["request_counts"]["total"] == 1
+        )
+
+    def test_no_tickets_is_an_error_unless_allowed(self, here: Here) -> None:
+        here("submit", "--date", "2026-01-01", code=1)
+        assert here.out == ""
+        assert "--allow-empty" in here.err
+        assert here.json("submit", "--date", "2026-01-01", "--allow-empty")["state"] == "completed"
+
+    def test_the_deadline_of_the_command_line_stands_over_the_settings(self, here: Here) -> None:
+        assert here.json("submit", "--date", "2026-11-30", "--deadline", "07:00", code=1)["deadline_at"].endswith(
+            ("T06:00:00Z", "T05:00:00Z")
+        )
+
+    def test_not_before_an_hour(self, here: Here) -> None:
+        shown = here.json("submit", "--date", "2026-11-30", "--not-before", "22:00", code=1)
+        assert shown["not_before"].endswith(("T21:00:00Z", "T20:00:00Z"))
+
+    @pytest.mark.parametrize(
+        ("arguments", "expected"),
+        [
+            (["--date", "someday"], '"someday" is not a day: write today, yesterday or a date as YYYY-MM-DD'),
+            (["--deadline", "7"], '"7" is not a time of day: write HH:MM, for example 07:00'),
+            (["--input", "gone.csv"], "gone.csv"),
+        ],
+    )
+    def test_what_cannot_be_changes_nothing(self, here: Here, arguments: list[str], expected: str) -> None:
+        here("submit", *arguments, code=1)
+        assert expected in here.err.splitlines()[-1]
+        assert here.json("status") == {"data": []}
+
+    @pytest.mark.parametrize(
+        ("removed", "expected"),
+        [("[[pool]]", "no model is configured"), ("[classification", "no labels are configured")],
+    )
+    def test_what_is_not_configured_is_named(self, here: Here, removed: str, expected: str) -> None:
+        parts = [part for part in SETTINGS.replace("\n[", "\n\0[").split("\0") if not part.startswith(removed)]
+        Path("tickets-batch.toml").write_text("".join(parts))
+        here("submit", code=2)
+        assert here.err.startswith(f"tickets-batch: {expected}")
+
+    def test_a_configured_redis_that_is_away_is_said_before_anything_is_saved(
+        self, here: Here, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("TICKETS_BATCH__REDIS_URL", "redis://127.0.0.1:9/0")
+        here("submit", "--date", "2026-11-30", "--wait", code=1)
+        assert here.err.startswith("tickets-batch: Redis does not answer")
+        assert here.json("status") == {"data": []}
+
+
+class TestDryRun:
+    def test_it_shows_and_changes_nothing(self, here: Here) -> None:
+        shown = here("submit", "--date", "2026-11-30", "--dry-run")
+        assert shown.startswith("would submit 2 tickets of tickets.csv (CSV), 2026-11-30 (Europe/Berlin), 1 row of")
+        assert "tokens     about " in shown
+        assert "time       not known before a first batch on this model has completed" in shown
+        assert "  line 5: the id is empty" in shown
+        assert not Path("home").exists()
+
+    def test_json(self, here: Here) -> None:
+        shown = here.json("submit", "--date", "2026-11-30", "--dry-run", "--deadline", "none")
+        assert (shown["tickets"], shown["rejected"], shown["outside_day"]) == (2, 1, 1)
+        assert shown["tokens"]["total"] > shown["tokens"]["largest"] > 0
+        assert shown["estimated_seconds"] is None
+        assert shown["rejections"] == [{"line": 5, "reason": "the id is empty", "custom_id": None}]
+
+
+class TestStatus:
+    def test_before_the_first_batch(self, here: Here) -> None:
+        assert here("status") == "no batch yet: tickets-batch submit makes one\n"
+        assert not Path("home").exists()
+
+    def test_all_batches_are_a_table(self, here: Here) -> None:
+        batch_id = here.submit()
+        head, line = here("status").splitlines()
+        assert head.split() == ["batch", "date", "state", "done", "failed", "expired", "deadline"]
+        assert line.split() == [batch_id, "2026-11-30", "running", "0", "of", "2", "0", "0", "none"]
+
+    def test_one_batch_by_id_by_its_beginning_and_as_the_latest(self, here: Here) -> None:
+        batch_id = here.submit()
+        shown = {here("status", text) for text in (batch_id, batch_id[:-2], "latest")}
+        assert len(shown) == 1
+        words = shown.pop()
+        assert words.startswith(f"{batch_id}: running\n")
+        assert "tickets    2, 2 pending, 1 row rejected" in words
+        assert "limit      unknown: no Redis has been started here yet" in words
+        assert "at work    nobody" in words
+
+    def test_without_redis_the_rest_is_shown(self, here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+        batch_id = here.submit()
+        monkeypatch.setenv("TICKETS_BATCH__REDIS_URL", "redis://127.0.0.1:9/0")
+        assert "limit      unknown: Redis does not answer" in here("status", batch_id)
+        shown = here.json("status", batch_id)
+        assert (shown["limit"], shown["load"], shown["request_counts"]["total"]) == (None, None, 2)
+
+    def test_json_of_all_and_of_one_are_alike(self, here: Here) -> None:
+        batch_id = here.submit()
+        assert here.json("status") == {"data": [here.json("status", batch_id)]}
+
+    def test_an_unknown_batch(self, here: Here) -> None:
+        here.submit()
+        here("status", "nope", code=1)
+        assert here.err == "tickets-batch: no batch begins with 'nope': tickets-batch status lists them\n"
+
+
+class TestControl:
+    def test_pause_and_resume(self, here: Here) -> None:
+        batch_id = here.submit()
+        here("pause", "latest")
+        assert here.err == f"{batch_id} is paused: tickets-batch resume {batch_id} lets it go on\n"
+        assert here.json("status", batch_id)["state"] == "paused"
+        here("pause", batch_id, code=1)
+        here("resume", batch_id)
+        assert here.json("status", batch_id)["state"] == "running"
+
+    def test_cancel_ends_what_has_not_begun(self, here: Here) -> None:
+        batch_id = here.submit()
+        here("cancel", batch_id)
+        assert here.err == f"{batch_id} is cancelled: 0 of 2 tickets done\n"
+        here("cancel", batch_id, code=1)
+        assert here.err == f"tickets-batch: batch {batch_id} is cancelled: nothing to cancel\n"
+
+    def test_cancel_withdraws_what_is_in_flight(self, here: Here, db: Database) -> None:
+        batch_id = here.submit()
+        claims.claim(db, batch_id, 1, "worker", 15)
+        here("cancel", batch_id)
+        assert here.err == f"{batch_id} is cancelling: 0 of 2 tickets done, withdrawing 1 in flight\n"
+
+    def test_nothing_to_retry(self, here: Here) -> None:
+        here.submit()
+        here("retry", "latest", code=1)
+        assert "has no failed or expired jobs: nothing to retry" in here.err
+
+    def test_retry_gives_expired_tickets_a_new_deadline(self, here: Here, db: Database) -> None:
+        batch_id = here.submit()
+        expire(db, batch_id)
+        assert here.json("status", batch_id)["state"] == "expired"
+        here("retry", batch_id, "--deadline", "07:00")
+        assert here.err.startswith(f"{batch_id}: 2 tickets back to work, deadline ")
+        assert here.json("status", batch_id)["state"] == "running"
+
+
+class TestResults:
+    def test_rows_go_to_stdout_and_talk_does_not(self, here: Here) -> None:
+        batch_id = here.submit()
+        rows = list(csv.DictReader(here("results", batch_id).splitlines()))
+        assert [(row["custom_id"], row["state"]) for row in rows] == [("T1", "pending"), ("T2", "pending")]
+        assert here.err == ""
+
+    def test_a_file_is_named_on_stderr_and_its_ending_says_its_form(self, here: Here) -> None:
+        batch_id = here.submit()
+        assert here("results", batch_id, "-o", "out.jsonl") == ""
+        assert here.err == f"{batch_id}: 2 rows in out.jsonl\n"
+        assert [json.loads(line)["custom_id"] for line in Path("out.jsonl").read_text().splitlines()] == ["T1", "T2"]
+
+    def test_a_full_disk_costs_nothing(self, here: Here) -> None:
+        batch_id = here.submit()
+        here("results", batch_id, "-o", "/dev/full", code=1)
+        assert here.err.startswith("tickets-batch: cannot write the results to /dev/full: No space left on device; ")
+
+
+class TestDatabase:
+    def test_a_configured_one_is_upgraded_by_hand(self, here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("TICKETS_BATCH__DATABASE_URL", "sqlite:///own.db")
+        here("submit", "--date", "2026-11-30", code=1)
+        assert here.err == "tickets-batch: the database has no tables yet: run tickets-batch db upgrade\n"
+        here("db", "upgrade")
+        here("db", "upgrade")
+        assert here.submit().startswith("batch_")
+
+    def test_one_that_is_away_is_one_line_without_its_password(
+        self, here: Here, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("TICKETS_BATCH__DATABASE_URL", "postgresql+psycopg://u:sesame@127.0.0.1:9/t")
+        here("submit", "--date", "2026-11-30", code=1)
+        assert here.err.count("\n") == 1
+        assert here.err.startswith("tickets-batch: cannot use the database postgresql+psycopg://u:***@127.0.0.1:9/t: ")
+
+
+class TestDoctor:
+    def test_what_is_wrong_is_named_and_the_exit_code_says_so(self, here: Here) -> None:
+        lines = here("doctor", code=1).splitlines()
+        levels = {line.split()[1]: line.split()[0] for line in lines}
+        assert levels["database"] == levels["source"] == levels["labels"] == "ok"
+        assert any(line.startswith("problem  pool gpu     http://127.0.0.1:9/v1: unreachable") for line in lines)
+        assert any("blind to the chat" in line for line in lines)
+
+    def test_json(self, here: Here) -> None:
+        shown = here.json("doctor", code=1)
+        assert shown["ok"] is False
+        assert {"about", "level", "words"} == set(shown["checks"][0])
+
+
+def expire(db: Database, batch_id: str) -> None:
+    """Let the batch's deadline pass."""
+    from sqlalchemy import update
+
+    from jobs.tables import batches as table
+
+    with db.begin() as connection:
+        past = batches.get(db, batch_id).created_at
+        connection.execute(update(table).where(table.c.id == batch_id).values(deadline_at=past))
+    batches.expire_overdue(db)

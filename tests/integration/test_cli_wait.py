@@ -1,0 +1,196 @@
+"""Waiting for a batch: what is said while it does not end, when waiting is given up, and the exit code of its end."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+from sqlalchemy import update
+
+from jobs.states import BatchState
+from jobs.store import batches, schema, services
+from jobs.store.batches import Batch
+from jobs.store.database import Database
+from jobs.tables import batches as batches_table
+from tests.support.store import submit
+from tickets_batch.cli import wait
+from tickets_batch.cli.ending import ending_in_words, exit_code
+from tickets_batch.cli.ledgers import Ledgers
+from tickets_batch.cli.wait import NobodyWorks, Waiting
+from tickets_batch.progress import Reading
+from tickets_batch.settings import Settings
+
+ENOUGH_LOOKS = 200
+
+
+class Recorder:
+    """A display that remembers; it can end the batch after so many looks."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.readings: list[Reading] = []
+        self.after: dict[int, Any] = {}
+
+    def show(self, reading: Reading) -> None:
+        self.readings.append(reading)
+        assert len(self.readings) < ENOUGH_LOOKS, self.said
+        if act := self.after.get(len(self.readings)):
+            act()
+
+    def say(self, line: str) -> None:
+        self.said.append(line)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: Any) -> None: ...
+
+
+@pytest.fixture
+def db(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
+    monkeypatch.setattr(wait, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(wait, "UNNOTICED_SECONDS", 0.05)
+    monkeypatch.setattr(wait, "GONE_SECONDS", 0.3)
+    monkeypatch.setattr(wait, "BLOCKED_SECONDS", 0.3)
+    url = f"sqlite:///{tmp_path / 'test.db'}"
+    schema.upgrade(url)
+    opened = Database.open(url)
+    yield opened
+    opened.dispose()
+
+
+@pytest.fixture
+def batch(db: Database) -> Batch:
+    return batches.get(db, submit(db, 3).batch_id)
+
+
+@pytest.fixture
+def shown() -> Recorder:
+    return Recorder()
+
+
+@pytest.fixture
+def ledgers(tmp_path: Path) -> Iterator[Ledgers]:
+    with Ledgers(Settings(home=tmp_path / "home")) as opened:
+        yield opened
+
+
+def waiting(db: Database, batch: Batch, ledgers: Ledgers, shown: Recorder, gives_up: bool = False) -> Batch:
+    settings = Settings(timezone="Europe/Berlin")
+    return Waiting(db, batch.id, ledgers, settings, shown, remedy="start them", gives_up=gives_up).until_it_ends()
+
+
+def beat(db: Database, *roles: str) -> None:
+    for role in roles:
+        services.beat(db, role, "one", "here", 1, {})
+
+
+def block(db: Database, batch: Batch, why: str | None, **more: Any) -> None:
+    probe_at = db.now() + timedelta(hours=1) if why else None
+    values = {"blocked": why, "probe_at": probe_at, **more}
+    with db.begin() as connection:
+        connection.execute(update(batches_table).where(batches_table.c.id == batch.id).values(values))
+
+
+def test_it_returns_the_batch_when_it_has_ended(db: Database, batch: Batch, ledgers: Ledgers, shown: Recorder) -> None:
+    beat(db, "scheduler", "worker")
+    shown.after[3] = lambda: batches.cancel(db, batch.id)
+    assert waiting(db, batch, ledgers, shown).state is BatchState.CANCELLED
+    assert shown.readings[0] == Reading(total=3, done=0, failed=0, permits=None, limit=None)
+    assert shown.readings[-1].done == 3
+    assert shown.said == ["no Redis has been started here yet"]
+
+
+def test_nobody_at_work_is_said_once_and_then_given_up(
+    db: Database, batch: Batch, ledgers: Ledgers, shown: Recorder
+) -> None:
+    with pytest.raises(
+        NobodyWorks, match=f"no scheduler and no worker is alive: start them; {batch.id} is saved and goes on"
+    ):
+        waiting(db, batch, ledgers, shown, gives_up=True)
+    assert shown.said.count("no scheduler and no worker is alive, still waiting: start them") == 1
+
+
+def test_own_services_that_are_started_again_are_waited_for(
+    db: Database, batch: Batch, ledgers: Ledgers, shown: Recorder
+) -> None:
+    beat(db, "scheduler")
+    shown.after[60] = lambda: batches.cancel(db, batch.id)
+    assert waiting(db, batch, ledgers, shown).state is BatchState.CANCELLED
+    assert "no worker is alive, still waiting: start them" in shown.said
+
+
+def test_services_that_come_in_time_end_the_worry(
+    db: Database, batch: Batch, ledgers: Ledgers, shown: Recorder
+) -> None:
+    shown.after[10] = lambda: beat(db, "scheduler", "worker")
+    shown.after[60] = lambda: batches.cancel(db, batch.id)
+    assert waiting(db, batch, ledgers, shown, gives_up=True).state is BatchState.CANCELLED
+
+
+def test_a_blocked_batch_without_a_deadline_is_left_after_a_while(
+    db: Database, batch: Batch, ledgers: Ledgers, shown: Recorder
+) -> None:
+    beat(db, "scheduler", "worker")
+    block(db, batch, "HTTP 401: the key is wrong")
+    ended = waiting(db, batch, ledgers, shown)
+    assert (ended.blocked, exit_code(ended)) == ("HTTP 401: the key is wrong", 6)
+    assert "blocked: HTTP 401: the key is wrong; goes on by itself when that works" in shown.said
+    assert shown.readings[-1].note == "running, blocked: HTTP 401: the key is wrong"
+
+
+def test_with_a_deadline_a_blocked_batch_has_until_then(
+    db: Database, batch: Batch, ledgers: Ledgers, shown: Recorder
+) -> None:
+    beat(db, "scheduler", "worker")
+    block(db, batch, "model not found", deadline_at=db.now() + timedelta(hours=1))
+    shown.after[100] = lambda: batches.cancel(db, batch.id)
+    assert waiting(db, batch, ledgers, shown).state is BatchState.CANCELLED
+
+
+def test_a_database_that_goes_away_is_waited_for(
+    db: Database, batch: Batch, ledgers: Ledgers, shown: Recorder, tmp_path: Path
+) -> None:
+    beat(db, "scheduler", "worker")
+    file = tmp_path / "test.db"
+
+    def take_away() -> None:
+        db.dispose()
+        file.rename(tmp_path / "aside")
+        file.mkdir()
+
+    def bring_back() -> None:
+        db.dispose()
+        file.rmdir()
+        (tmp_path / "aside").rename(file)
+        batches.cancel(db, batch.id)
+
+    shown.after[3] = take_away
+    said = shown.say
+
+    def say(line: str) -> None:
+        said(line)
+        if "cannot use the database" in line:
+            bring_back()
+
+    shown.say = say  # type: ignore[method-assign]
+    assert waiting(db, batch, ledgers, shown).state is BatchState.CANCELLED
+    assert sum("cannot use the database" in line for line in shown.said) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "words"),
+    [
+        ({"state": BatchState.COMPLETED, "succeeded": 3}, 0, "completed: 3 succeeded"),
+        ({"state": BatchState.COMPLETED, "succeeded": 2, "failed": 1}, 3, "completed: 2 succeeded, 1 failed"),
+        ({"state": BatchState.EXPIRED, "failed": 1, "expired": 2}, 4, "expired: 0 succeeded, 1 failed, 2 expired"),
+        ({"state": BatchState.CANCELLED, "cancelled": 3}, 5, "cancelled: 0 succeeded, 3 cancelled"),
+        ({"blocked": "401", "pending": 3}, 6, "blocked: 401: 0 succeeded, 3 left"),
+    ],
+)
+def test_how_it_ended(batch: Batch, changes: dict[str, Any], code: int, words: str) -> None:
+    ended = replace(batch, **{"pending": 0, **changes})
+    assert exit_code(ended) == code
+    assert ending_in_words(ended) == f"{batch.id} {words}; tickets-batch results {batch.id} writes them"
