@@ -22,7 +22,10 @@ NOTHING_WRITTEN = "(empty)"
 _UNSEEN = "[\\s\u00ad\u180e\u200b-\u200f\u2060-\u2064\ufeff]*"
 _FENCE = f"[<\uff1c\ufe64\u2039\u3008]{_UNSEEN}[/\\\\]?{_UNSEEN}{_UNSEEN.join('ticket')}"
 # What chat templates put between messages; engines read it as such wherever it stands in the text.
-_TEMPLATE = r"<[|\uff5c]|<<\s*/?\s*sys|</?(?:s|bos|eos|pad|unk|start_of_turn|end_of_turn)>|\[/?(?:inst|system_prompt|tool_\w+)\]"
+_TEMPLATE = (
+    r"<[|\uff5c]|<<\s*/?\s*sys|</?(?:s|bos|eos|pad|unk|start_of_turn|end_of_turn)>"
+    r"|\[/?(?:inst|system_prompt|available_tools|tool_calls|tool_results)\]"
+)
 _LOOKALIKE = re.compile(f"{_FENCE}|{_TEMPLATE}", re.IGNORECASE)
 
 

@@ -1,6 +1,9 @@
 """The pools of the settings in the words of admission."""
 
+from collections.abc import Iterable
+
 from scheduler.capacity import Amount, PoolCapacity
+from scheduler.ledger import Ledger
 from tickets_batch.settings import Capacity, Pool
 
 
@@ -15,3 +18,13 @@ def capacity_of(pool: Pool) -> PoolCapacity:
 
 def _amount(capacity: Capacity) -> Amount:
     return Amount(capacity.slots, capacity.tokens)
+
+
+async def found_ledgers(redis_url: str, pools: Iterable[Pool]) -> None:
+    """Begin the ledgers of a Redis that has never given a permit. Raises LedgerUnavailable."""
+    for pool in pools:
+        ledger = Ledger.connect(redis_url, pool.name, capacity_of(pool))
+        try:
+            await ledger.found()
+        finally:
+            await ledger.aclose()

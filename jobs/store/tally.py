@@ -39,7 +39,7 @@ def add(connection: Connection, batch_id: str, more: Mapping[str, int] | Mapping
 def settle(connection: Connection, row: Row[Any], returned: Collection[int], now: datetime) -> None:
     """End the jobs just `returned` to pending if their batch is ending, and the batch if it has none left."""
     becomes = ends(row, now)
-    if False:
+    if returned and becomes:
         row = end(connection, row.id, returned, JobState.PENDING, becomes, now)
     close_if_done(connection, row, now)
 

@@ -159,6 +159,10 @@ local function standing(permit)
   return permit.standing == 'r' and 'revoked' or 'held'
 end
 
-for _, token in ipairs(redis.call('ZRANGEBYSCORE', EXPIRY, '-inf', NOW)) do
+local expired = redis.call('ZRANGEBYSCORE', EXPIRY, '-inf', NOW)
+for _, token in ipairs(expired) do
   forget(read(token))
+end
+if #expired > 0 then
+  save() -- whatever the verb does: what is gone from the members must be gone from the totals
 end

@@ -65,6 +65,24 @@ def test_everything_is_free_within_one_lease_after_all_holders_died(valkey: Valk
     asyncio.run(scene())
 
 
+def test_the_dead_are_taken_off_the_books_whoever_looks_first(valkey: ValkeyServer) -> None:
+    async def scene() -> None:
+        async with opened(valkey, lease_seconds=0.2) as ledger:
+            await ready(ledger)
+            await take(ledger, Kind.BATCH)
+            with valkey.client() as client:
+                key = f"{PREFIX}:{{gpu}}:permits"
+
+                async def pruned() -> bool:
+                    await ledger.publish(EVERYTHING, ttl_seconds=60, leader_epoch=1)
+                    return not client.exists(key)
+
+                await wait_until_async(pruned, "the publisher to find the lease expired")
+            assert (await ledger.snapshot()).batch == Amount()
+
+    asyncio.run(scene())
+
+
 def test_every_key_expires_but_the_named_ones(valkey: ValkeyServer) -> None:
     async def scene() -> None:
         async with opened(valkey) as ledger:

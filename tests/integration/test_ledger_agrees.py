@@ -37,7 +37,7 @@ OPERATIONS = st.one_of(
     st.tuples(st.just("publish"), amounts, st.integers(0, 6_000), st.integers(1, 9_000), st.integers(1, 3)),
     st.tuples(st.just("observe"), amounts, st.integers(1, 4_000)),
     st.tuples(st.just("pause"), st.integers(1, 3_000)),
-    st.tuples(st.just("wait"), st.integers(0, 3_000)),
+    *[st.tuples(st.just("wait"), st.integers(0, 3_000) | st.just(LEASE_MS))] * 2,
 )
 # Most histories begin on a busy night: the bounds that matter are far from an empty pool.
 WIDE_OPEN = ("publish", Amount(99, 99_000), 99_000, 60_000, 1)
@@ -67,7 +67,8 @@ class Pair:
 
     async def do(self, verb: str, *arguments: object) -> None:
         await getattr(self, verb)(*arguments)
-        await self.compare()
+        if verb != "wait":  # reading takes expired permits off the books too: any verb must be able to be the first
+            await self.compare()
 
     async def acquire(self, kind: Kind, ask: Ask) -> None:
         answer = await self.ledger.acquire(kind, ask)

@@ -242,12 +242,19 @@ class Night:
 
     def _is_ours(self, process: psutil.Process) -> bool:
         try:
-            is_alive = process.status() != psutil.STATUS_ZOMBIE
             # Valkey writes its title over its environment, but lives under home.
             is_here = Path(process.cwd()).is_relative_to(self.folder)
-            return is_alive and (is_here or process.environ().get(MARK) == self._mark)
+            return is_alive(process) and (is_here or process.environ().get(MARK) == self._mark)
         except (psutil.Error, OSError):
             return False
+
+
+def is_alive(process: psutil.Process) -> bool:
+    """True while a process runs: not for one that has ended and is not yet collected."""
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def as_sent(body: str) -> str:

@@ -16,7 +16,7 @@ from jobs.store.results import ResultRow
 from jobs.store.submissions import SubmitRequest
 from jobs.ticket import Ticket
 from scheduler.capacity import Amount, PoolCapacity
-from scheduler.ledger import Ledger
+from scheduler.ledger import LEASE_SECONDS, Ledger
 from scheduler.permit import PublishedLimit
 from tests.support.valkey import ValkeyServer
 from tickets_batch.settings import Pool
@@ -96,19 +96,21 @@ async def at_work(
     bodies: Iterable[str],
     *,
     pool: Pool | None = None,
+    worker: str = "worker-1",
     lease_seconds: float = 15.0,
+    permit_lease_seconds: float = LEASE_SECONDS,
     **changes: Any,
 ) -> AsyncIterator[Shift]:
     """A submitted batch and an executor on it; whatever happens, it ends as a stopped worker does."""
     batch_id = submit(db, bodies, **changes)
-    ledger = Ledger.connect(valkey.url, "gpu", POOL)
+    ledger = Ledger.connect(valkey.url, "gpu", POOL, permit_lease_seconds)
     await ledger.found()
     await ledger.publish(PublishedLimit(POOL.most_batch, POOL.most_batch.tokens), ttl_seconds=600, leader_epoch=1)
     settings = pool or pool_settings(base_url)
-    gate = Gate(Ledger.connect(valkey.url, "gpu", POOL), settings.engine)
+    gate = Gate(Ledger.connect(valkey.url, "gpu", POOL, permit_lease_seconds), settings.engine)
     gate.open()
     endpoint = Endpoint(settings, ModelClient(settings, at_once=20), gate)
-    executor = Executor(db, {"gpu": endpoint}, POLICY, "worker-1", lease_seconds)
+    executor = Executor(db, {"gpu": endpoint}, POLICY, worker, lease_seconds)
     executor.open()
     try:
         yield Shift(db, ledger, executor, endpoint, batch_id)

@@ -1,5 +1,6 @@
 """The embedded services of one `home`: run by whoever came first, used by everybody, taken over when the owner goes."""
 
+import asyncio
 import contextlib
 import os
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
+from scheduler.pools import found_ledgers
 from tickets_batch.errors import UserError
 from tickets_batch.local import valkey
 from tickets_batch.local.child import Program
@@ -104,8 +106,12 @@ class EmbeddedServices:
             self._usable.set()
 
     def _keep_running(self, supervisor: Supervisor) -> None:
-        for service in self._take_free_locks():
+        taken = self._take_free_locks()
+        for service in taken:
             self._start(service, supervisor)
+            if service == "valkey" and "worker" in taken:
+                # Both are new: no earlier worker holds a permit, so that batch need not wait for one lease.
+                asyncio.run(found_ledgers(self.redis_url, self.settings.pool))
         self._wait_for_anothers_valkey(supervisor)
         look_again_at = 0.0
         while not self._stopping.wait(TICK_SECONDS):
