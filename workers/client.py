@@ -60,7 +60,8 @@ class InFlight:
     """One call while it runs, for whoever may have to withdraw it.
 
     `tokens` counts the pieces of text that have come in: at least so many tokens were made. `usage` is what the engine
-    has reported so far, None while it has not. `ttft_seconds` is None until the first token.
+    has reported so far, None while it has not. `ttft_seconds` is None until the first token. `is_over` says that the
+    engine has done with the call; where it has not, and the connection is closed, it may still be at work.
     """
 
     started_at: datetime | None = None
@@ -69,6 +70,7 @@ class InFlight:
     tokens: int = 0
     usage: Usage | None = None
     http_status: int | None = None
+    is_over: bool = False
 
 
 class ModelClient:
@@ -146,7 +148,7 @@ class ModelClient:
         except TimeoutError:
             finding = self._timed_out(call)
         except _NoStream as seen:
-            call.http_status = seen.response.status_code
+            call.http_status, call.is_over = seen.response.status_code, True
             finding = symptoms.of_response(
                 seen.response.status_code, seen.response.headers, seen.body, now=self._now(), clean=clean
             )
@@ -188,7 +190,7 @@ class ModelClient:
                     call.ttft_seconds = self._monotonic() - call.started
                     if on_first_token is not None:
                         on_first_token()
-                call.tokens, call.usage = reply.tokens, reply.usage
+                call.tokens, call.usage, call.is_over = reply.tokens, reply.usage, reply.complete
                 if reply.error or reply.runaway:
                     return
                 if reply.done:

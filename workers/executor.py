@@ -11,22 +11,21 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
 
 from jobs.job import Finish, Job
 from jobs.outcomes import Cancelled, Expired, Failed, Outcome, Requeued, Symptom
 from jobs.retry import RetryPolicy
-from jobs.states import BatchState
-from jobs.store import batches
-from jobs.store.batches import BatchWork
 from jobs.store.database import Database
 from jobs.store.errors import StoreConflict, StoreUnavailable
 from scheduler.ledger import LedgerUnavailable
 from scheduler.permit import Ask, Permit, Reason, Refusal
+from tickets_batch.errors import UserError
 from workers.brief import Brief
 from workers.endpoint import Endpoint
 from workers.flight import Flight
+from workers.forever import for_ever
 from workers.leases import Leases
+from workers.watch import Watch
 from workers.writer import Writer
 
 log = logging.getLogger(__name__)
@@ -41,7 +40,7 @@ DEADLINE_GRACE_SECONDS = 2.0
 
 
 class Executor:
-    """Works on one batch at a time. All methods run on one event loop, but for `written`."""
+    """Works on one batch at a time. All methods run on one event loop."""
 
     def __init__(
         self,
@@ -52,15 +51,16 @@ class Executor:
         lease_seconds: float,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._db = db
         self._endpoints = endpoints
         self._policy = policy
         self._monotonic = monotonic
         self._leases = Leases(db, worker, lease_seconds, self._lose)
-        self._writer = Writer(db, self._written)
+        self._writer = Writer(db, self._let_go)
+        self._watch = Watch(db, monotonic)
         self._waiting: deque[Job] = deque()
         self._flights: dict[int, Flight] = {}
-        self._works: dict[str, BatchWork] = {}  # of every batch with jobs here, as last read
+        self._blocking: dict[int, str] = {}  # the batches of jobs whose "blocked" is not yet in SQL, by job
+        self._driving: asyncio.Task[None] | None = None
         self._claiming: asyncio.Task[list[Job]] | None = None
         self._wake = asyncio.Event()
         self._stopping = False
@@ -77,34 +77,37 @@ class Executor:
         self._writer.start()
         self._tasks = [
             asyncio.create_task(self._leases.renew_for_ever()),
-            asyncio.create_task(self._watch_for_ever()),
+            asyncio.create_task(for_ever(LOOK_SECONDS, self._look_around)),
         ]
 
     async def drive(self, batch_id: str, at_once: int, seconds: float) -> None:
         """Work on a batch for `seconds`, with up to `at_once` requests in flight, or until it has nothing to give."""
         until = self._monotonic() + seconds
-        work = await self._look(batch_id)
+        work = await self._watch.look(batch_id)
         if work is None:
             return
         brief = Brief.of(work)
+        self._driving = asyncio.current_task()
         try:
             while self._monotonic() < until and self._goes_on(batch_id):
                 if not await self._advance(brief, at_once):
                     break
         finally:
             await self._return_waiting()
+            self._driving = None
 
     async def stop(self, grace_seconds: float) -> bool:
         """Admit nothing more, let what is in flight end within the grace, yield the rest; False if writing failed."""
         self._stopping = True
         self._wake.set()
-        tasks = [flight.task for flight in self._flights.values() if flight.task]
-        if tasks:
-            await asyncio.wait(tasks, timeout=grace_seconds)
+        flying = [flight.task for flight in self._flights.values() if flight.task]
+        driving = [self._driving] if self._driving else []  # it may be about to bring jobs
+        if flying or driving:
+            await asyncio.wait([*flying, *driving], timeout=grace_seconds)
         for flight in list(self._flights.values()):
             flight.withdraw(Symptom.STOPPING)
-        if tasks:
-            await asyncio.wait(tasks)
+        if flying:
+            await asyncio.wait(flying)
         await self._return_waiting()
         everything = await asyncio.to_thread(self._writer.close, grace_seconds + 5)
         for task in self._tasks:
@@ -123,11 +126,12 @@ class Executor:
         try:
             if not await self._have_jobs(brief.batch_id):
                 return False
-            if not await self._start_one(brief):
-                await self._rest(ASK_AGAIN_SECONDS * (0.5 + random.random()))  # noqa: S311 - jitter
+            rest_seconds = await self._start_one(brief)
         except (StoreUnavailable, StoreConflict, LedgerUnavailable) as error:
             log.warning("admission waits: %s", error)
-            await self._rest(SERVICE_AWAY_SECONDS)
+            rest_seconds = SERVICE_AWAY_SECONDS
+        if rest_seconds > 0:
+            await self._rest(rest_seconds * (0.5 + random.random()))  # noqa: S311 - jitter
         return True
 
     async def _have_jobs(self, batch_id: str) -> bool:
@@ -144,14 +148,23 @@ class Executor:
                 return bool(self._flights) or self._writer.backlog > 0
         return True
 
-    async def _start_one(self, brief: Brief) -> bool:
-        """Admit the first waiting job, or the smallest where that one is too large for now."""
+    async def _start_one(self, brief: Brief) -> float:
+        """Admit the first waiting job, or the smallest where that one is too large for now.
+
+        Gives 0 when one was started or has ended, else the seconds after which it is worth asking again.
+        """
+        endpoints = [self._endpoints[pool] for pool in brief.pools if pool in self._endpoints]
+        if not endpoints and self._waiting:
+            self._put(Finish(self._waiting.popleft(), Requeued(blocked=_no_pool(brief))))
+            return 0.0
+        rest_seconds = LOOK_SECONDS
         for job in self._candidates(brief):
-            for pool in brief.pools:
-                endpoint = self._endpoints.get(pool)
-                if endpoint is not None and await self._admit(brief, job, endpoint):
-                    return True
-        return False
+            for endpoint in endpoints:
+                again_seconds = await self._admit(brief, job, endpoint)
+                if again_seconds == 0:
+                    return 0.0
+                rest_seconds = min(rest_seconds, again_seconds)
+        return rest_seconds
 
     def _candidates(self, brief: Brief) -> Iterable[Job]:
         if not self._waiting:
@@ -162,11 +175,11 @@ class Executor:
         if smallest is not first:
             yield smallest
 
-    async def _admit(self, brief: Brief, job: Job, endpoint: Endpoint) -> bool:
-        """Ask for a permit and start the job under it; True also when the job ended for want of any room."""
+    async def _admit(self, brief: Brief, job: Job, endpoint: Endpoint) -> float:
+        """Ask for a permit and start the job under it; gives what `_start_one` gives."""
         mark = endpoint.health.begin()
         if mark is None:
-            return False
+            return max(ASK_AGAIN_SECONDS, endpoint.health.pause_seconds)
         prompt_tokens = endpoint.estimator.of_bytes(brief.prompt_bytes(job))
         answer: Permit | Refusal | None = None
         try:
@@ -176,12 +189,10 @@ class Executor:
                 endpoint.health.not_made(mark)
         if isinstance(answer, Permit):
             await self._launch(brief, job, endpoint, answer, mark)
-            return True
-        if answer.reason is Reason.TOO_LARGE:
-            return self._too_large(brief, job, prompt_tokens)
-        if answer.retry_after_seconds is not None:
-            await self._rest(min(answer.retry_after_seconds, LOOK_SECONDS))
-        return False
+            return 0.0
+        if answer.reason is Reason.TOO_LARGE and self._is_too_large(brief, job, prompt_tokens):
+            return 0.0
+        return max(ASK_AGAIN_SECONDS, answer.retry_after_seconds or 0.0)
 
     async def _launch(self, brief: Brief, job: Job, endpoint: Endpoint, permit: Permit, mark: int) -> None:
         if self._stopping or job not in self._waiting:  # stopped, or lost, while we asked
@@ -189,13 +200,13 @@ class Executor:
             await endpoint.gate.give_back(permit, aborted=False)
             return
         self._waiting.remove(job)
-        flight = Flight(job, brief, endpoint, permit, mark, self._policy, self._writer.put)
+        flight = Flight(job, brief, endpoint, permit, mark, self._policy, self._put)
         self._flights[job.id] = flight
         endpoint.gate.hold(permit, flight.withdraw)
         flight.task = asyncio.create_task(flight.fly())
         flight.task.add_done_callback(lambda _: self._landed(job.id))
 
-    def _too_large(self, brief: Brief, job: Job, prompt_tokens: int) -> bool:
+    def _is_too_large(self, brief: Brief, job: Job, prompt_tokens: int) -> bool:
         """A job that no pool could ever carry ends; another pool may yet be asked."""
         needed = prompt_tokens + brief.spec.max_output_tokens
         pools = [self._endpoints[name].pool for name in brief.pools if name in self._endpoints]
@@ -203,7 +214,7 @@ class Executor:
         if needed <= most or job not in self._waiting:
             return False
         self._waiting.remove(job)
-        self._end(job, Failed(f"too_large: it needs {needed} tokens, batch may hold {most}"))
+        self._put(Finish(job, Failed(f"too_large: it needs {needed} tokens, batch may hold {most}")))
         return True
 
     # --- endings
@@ -212,11 +223,15 @@ class Executor:
         flight = self._flights.pop(job_id)
         assert flight.task is not None  # noqa: S101 - set where the flight began
         if not flight.task.cancelled() and (error := flight.task.exception()):
-            log.error("a flight crashed; its lease will run out", exc_info=error)
+            log.error("a flight crashed; its lease runs out", exc_info=error)
+            self._leases.drop([job_id])
         self._wake.set()
 
-    def _end(self, job: Job, outcome: Outcome) -> None:
-        self._writer.put(Finish(job, outcome))
+    def _put(self, finish: Finish) -> None:
+        """Hand a finish to the writer; from one that blocks its batch on, no other job of that batch is started."""
+        if isinstance(finish.outcome, Requeued) and finish.outcome.blocked:
+            self._blocking[finish.job.id] = finish.job.batch_id
+        self._writer.put(finish)
 
     async def _return_waiting(self) -> None:
         """Jobs claimed but never started go back, in the form that the state of their batch asks for."""
@@ -228,24 +243,21 @@ class Executor:
                 log.warning("a claim failed: %s", error)
         while self._waiting:
             job = self._waiting.popleft()
-            self._end(job, self._unstarted(self._works.get(job.batch_id)))
+            self._put(Finish(job, self._unstarted(job.batch_id)))
 
-    def _unstarted(self, work: BatchWork | None) -> Outcome:
-        if work is not None and work.state is BatchState.CANCELLING:
+    def _unstarted(self, batch_id: str) -> Outcome:
+        if self._watch.is_cancelling(batch_id):
             return Cancelled()
-        if work is not None and _is_past(work.deadline_at, self._db.now()):
-            return Expired()
-        return Requeued()
+        return Expired() if self._watch.is_past_deadline(batch_id) else Requeued()
 
-    def _written(self, group: Sequence[Finish], won: set[int]) -> None:
+    def _let_go(self, job_ids: Sequence[int]) -> None:
         """On the writer's thread."""
-        lost = [finish.job.custom_id for finish in group if finish.job.id not in won]
-        if lost:
-            log.info("%d results came too late, their jobs are another worker's", len(lost))
-        self._loop.call_soon_threadsafe(self._dropped, [finish.job.id for finish in group])
+        self._loop.call_soon_threadsafe(self._drop, job_ids)
 
-    def _dropped(self, ids: list[int]) -> None:
-        self._leases.drop(ids)
+    def _drop(self, job_ids: Sequence[int]) -> None:
+        self._leases.drop(job_ids)
+        for job_id in job_ids:
+            self._blocking.pop(job_id, None)
         self._wake.set()
 
     def _lose(self, job_id: int) -> None:
@@ -256,41 +268,28 @@ class Executor:
 
     # --- watching the batches
 
-    async def _watch_for_ever(self) -> None:
-        while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            for batch_id in {flight.job.batch_id for flight in self._flights.values()} | set(self._works):
-                work = await self._look(batch_id)
-                if work is not None:
-                    self._heed(work)
+    async def _look_around(self) -> None:
+        for batch_id in {flight.job.batch_id for flight in self._flights.values()} | set(self._watch):
+            try:
+                await self._watch.look(batch_id)
+            except UserError:  # it was purged
+                self._watch.forget(batch_id)
+            self._heed(batch_id)
 
-    async def _look(self, batch_id: str) -> BatchWork | None:
-        """Read a batch's state; when the database is away, what was read last stands."""
-        try:
-            self._works[batch_id] = await asyncio.to_thread(batches.work, self._db, batch_id)
-        except (StoreUnavailable, StoreConflict) as error:
-            log.warning("the state of %s was not read: %s", batch_id, error)
-        return self._works.get(batch_id)
-
-    def _heed(self, work: BatchWork) -> None:
-        flights = [flight for flight in self._flights.values() if flight.job.batch_id == work.id]
-        if work.state is BatchState.CANCELLING:
+    def _heed(self, batch_id: str) -> None:
+        flights = [flight for flight in self._flights.values() if flight.job.batch_id == batch_id]
+        if self._watch.is_cancelling(batch_id):
             for flight in flights:
                 flight.withdraw(Symptom.CANCELLED)
-        elif _is_past(work.deadline_at, self._db.now(), DEADLINE_GRACE_SECONDS):
+        elif self._watch.is_past_deadline(batch_id, DEADLINE_GRACE_SECONDS):
             for flight in flights:
                 flight.withdraw(Symptom.DEADLINE)
-        elif not flights and not any(job.batch_id == work.id for job in self._waiting):
-            self._works.pop(work.id, None)
+        elif not flights and self._driving is None:
+            self._watch.forget(batch_id)
 
     def _goes_on(self, batch_id: str) -> bool:
-        work = self._works.get(batch_id)
-        return (
-            not self._stopping
-            and work is not None
-            and work.state is BatchState.RUNNING
-            and not _is_past(work.deadline_at, self._db.now())
-        )
+        is_blocking = batch_id in self._blocking.values()
+        return not self._stopping and not is_blocking and self._watch.goes_on(batch_id)
 
     async def _rest(self, seconds: float) -> None:
         """Wait, but not beyond the next permit that comes back, or the stop."""
@@ -298,5 +297,6 @@ class Executor:
             await asyncio.wait_for(self._wake.wait(), seconds)
 
 
-def _is_past(deadline_at: datetime | None, now: datetime, grace_seconds: float = 0.0) -> bool:
-    return deadline_at is not None and (now - deadline_at).total_seconds() >= grace_seconds
+def _no_pool(brief: Brief) -> str:
+    names = ", ".join(brief.pools)
+    return f"none of its pools ({names}) is in the settings of the workers: add it there, or submit the batch anew"

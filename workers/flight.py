@@ -47,8 +47,13 @@ class Flight:
         self.withdraw()
 
     async def fly(self) -> None:
-        """The whole pipeline; never raises but for a bug."""
-        attempt = await self._call()
+        """The whole pipeline; never raises but for a bug, and then its permit is given back nevertheless."""
+        try:
+            attempt = await self._call()
+        except Exception:
+            self.endpoint.health.not_made(self.mark)
+            await self.endpoint.gate.give_back(self.permit, aborted=True)
+            raise
         await self._give_back(attempt)
         self._learn(attempt)
         await self._note_health(attempt)
@@ -85,8 +90,8 @@ class Flight:
         task.add_done_callback(_BACKGROUND.discard)
 
     async def _give_back(self, attempt: Attempt) -> None:
-        was_aborted = self.withdrawn_for is not None or attempt.symptom is Symptom.TIMED_OUT
-        await self.endpoint.gate.give_back(self.permit, aborted=was_aborted and self.call.started_at is not None)
+        was_sent = self.call.started_at is not None and attempt.symptom is not Symptom.UNREACHABLE
+        await self.endpoint.gate.give_back(self.permit, aborted=was_sent and not self.call.is_over)
 
     def _learn(self, attempt: Attempt) -> None:
         if attempt.usage.prompt_tokens > 0 and not self.job.truncated:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from scheduler.ledger import Ledger, LedgerUnavailable
 from scheduler.permit import Ask, Kind, Permit, Refusal, Standing
 from tickets_batch.settings import Engine
+from workers.forever import for_ever
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +48,10 @@ class Gate:
 
     def open(self) -> None:
         """Begin to renew and to listen."""
-        self._loops = [asyncio.create_task(self._renew_for_ever()), asyncio.create_task(self._listen_for_ever())]
+        self._loops = [
+            asyncio.create_task(for_ever(RENEW_SECONDS, self._renew)),
+            asyncio.create_task(self._listen_for_ever()),
+        ]
 
     async def aclose(self) -> None:
         """Stop renewing and close the connections; what is still held expires by itself."""
@@ -91,18 +95,16 @@ class Gate:
         except LedgerUnavailable as error:
             log.warning("the pause was not announced: %s", error)
 
-    async def _renew_for_ever(self) -> None:
-        while True:
-            await asyncio.sleep(RENEW_SECONDS)
-            asked_at = self._monotonic()
-            try:
-                standings = await self._ledger.renew([holding.permit for holding in self._held.values()])
-            except LedgerUnavailable as error:
-                log.warning("permits were not renewed: %s", error)
-                self._give_up_after_one_lease()
-            else:
-                self._renewed_at = asked_at
-                self._heed(standings)
+    async def _renew(self) -> None:
+        asked_at = self._monotonic()
+        try:
+            standings = await self._ledger.renew([holding.permit for holding in self._held.values()])
+        except LedgerUnavailable as error:
+            log.warning("permits were not renewed: %s", error)
+            self._give_up_after_one_lease()
+        else:
+            self._renewed_at = asked_at
+            self._heed(standings)
 
     async def _listen_for_ever(self) -> None:
         while True:

@@ -8,6 +8,7 @@ from jobs.outcomes import Attempt, Symptom
 
 FAILING_JOBS = 10
 UNREACHABLE_SECONDS = 10.0
+CONNECT_AGAIN_SECONDS = 1.0
 OVERLOADED_SHARE = 0.1
 SPARE_OVERLOADS = 5.0
 FIRST_PAUSE_SECONDS = 1.0
@@ -58,6 +59,9 @@ class EndpointHealth:
     answers come, until the debt is paid: one more per answer up to half of what there were when the pause began, then
     one more per round (the slow start of TCP). So overload answers stay under a tenth of all calls, but for the store,
     what was in flight when the engine's capacity fell, and the probes of an outage.
+
+    Where there is no connection, one call a second finds out whether there is one again: every job that is tried in
+    vain has to be written back.
     """
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -110,7 +114,11 @@ class EndpointHealth:
         if sign is Sign.NOTHING:
             return None
         self._trip(sign, attempt.detail or str(attempt.symptom), job_id)
-        return None if sign is Sign.UNREACHABLE else self._account(sign, attempt.retry_after_seconds, mark)
+        if sign is not Sign.UNREACHABLE:
+            return self._account(sign, attempt.retry_after_seconds, mark)
+        if mark == self._pause:
+            self._begin_pause(CONNECT_AGAIN_SECONDS)  # this process's own: other machines may well reach it
+        return None
 
     def _trip(self, sign: Sign, trouble: str, job_id: int) -> None:
         if sign is Sign.UNREACHABLE:
@@ -140,15 +148,16 @@ class EndpointHealth:
                 step = 1.0 if self._window < self._half else 1.0 / self._window
                 self._window = None if self._store >= 0 else self._window + step
         if sign is Sign.OVERLOADED and self._store < 0:
-            return self._begin_pause(asked_seconds)
+            self._pauses_in_a_row += 1
+            return self._begin_pause(self._overload_pause_seconds(asked_seconds))
         return None
 
-    def _begin_pause(self, asked_seconds: float | None) -> float:
-        if asked_seconds is None:
-            seconds = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0 ** min(self._pauses_in_a_row, 10))
-        else:
-            seconds = min(LONGEST_ASKED_PAUSE_SECONDS, max(FIRST_PAUSE_SECONDS, asked_seconds))
-        self._pauses_in_a_row += 1
+    def _overload_pause_seconds(self, asked_seconds: float | None) -> float:
+        if asked_seconds is not None:
+            return min(LONGEST_ASKED_PAUSE_SECONDS, max(FIRST_PAUSE_SECONDS, asked_seconds))
+        return min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0 ** min(self._pauses_in_a_row - 1, 10))
+
+    def _begin_pause(self, seconds: float) -> float:
         self._paused_until = self._monotonic() + seconds
         self._pause += 1
         if self._window != 1.0:  # a probe that fails is no measure

@@ -8,6 +8,7 @@ from jobs.job import Job
 from jobs.store import claims
 from jobs.store.database import Database
 from jobs.store.errors import StoreConflict, StoreUnavailable
+from workers.forever import for_ever
 
 log = logging.getLogger(__name__)
 
@@ -35,17 +36,16 @@ class Leases:
 
     async def renew_for_ever(self) -> None:
         """Renew three times a lease. While the database is away nobody can reap, so the work goes on."""
-        while True:
-            await asyncio.sleep(self._lease_seconds / 3)
-            try:
-                await self._renew()
-            except (StoreUnavailable, StoreConflict) as error:
-                log.warning("leases were not renewed: %s", error)
+        await for_ever(self._lease_seconds / 3, self._renew)
 
     async def _renew(self) -> None:
         asked = dict(self._held)
         tokens = {job.lease_token for job in asked.values()}
-        held = await asyncio.to_thread(claims.renew, self._db, tokens, self._lease_seconds)
+        try:
+            held = await asyncio.to_thread(claims.renew, self._db, tokens, self._lease_seconds)
+        except (StoreUnavailable, StoreConflict) as error:
+            log.warning("leases were not renewed: %s", error)
+            return
         for job_id in asked.keys() - held:
             # Written in the meantime, or taken by a reaper: only the second is still in our list.
             if job_id in self._held:

@@ -17,18 +17,17 @@ MOST = 32  # finishes to a transaction
 PATIENCE_SECONDS = 0.05  # how long the first of them waits for the others
 AGAIN_SECONDS = 0.5
 
-Written = Callable[[Sequence[Finish], set[int]], None]
-
 
 class Writer:
     """Writes finishes in the order in which they come; after a failure it tries for as long as the process lives.
 
-    `written` is called on the writer's thread with what was written and the ids whose lease still held.
+    `let_go` is called on the writer's thread with the ids of jobs that are no longer this process's to hold: written,
+    lost, or such that they cannot be written.
     """
 
-    def __init__(self, db: Database, written: Written) -> None:
+    def __init__(self, db: Database, let_go: Callable[[Sequence[int]], None]) -> None:
         self._db = db
-        self._written = written
+        self._let_go = let_go
         self._queue: queue.SimpleQueue[Finish | None] = queue.SimpleQueue()
         self._put = 0
         self._done = 0
@@ -92,13 +91,19 @@ class Writer:
                     return
                 time.sleep(AGAIN_SECONDS)
             except Exception:
-                # Something in one of them cannot be written. The others must not suffer; its lease will run out.
                 log.exception("%d results could not be written", len(group))
-                if len(group) == 1:
-                    return
-                for finish in group:
-                    self._write([finish])
+                self._write_one_by_one(group)
                 return
             else:
-                self._written(group, won)
+                if len(won) < len(group):
+                    log.info("%d results came too late, their jobs are another worker's", len(group) - len(won))
+                self._let_go([finish.job.id for finish in group])
                 return
+
+    def _write_one_by_one(self, group: list[Finish]) -> None:
+        """Something in one of them cannot be written: the others must not suffer, and its own lease has to run out."""
+        if len(group) == 1:
+            self._let_go([group[0].job.id])
+            return
+        for finish in group:
+            self._write([finish])

@@ -44,7 +44,6 @@ _TAKE = (
         lease_expires_at=bindparam("until", type_=Instant),
         worker=bindparam("by"),
         started_at=bindparam("now", type_=Instant),
-        not_before=null(),
     )
     .returning(jobs.c.id, jobs.c.custom_id, jobs.c.priority, jobs.c.attempts, jobs.c.requeues, jobs.c.truncated)
 )

@@ -83,9 +83,9 @@ def came_back(night: Night, verb: str, was: int) -> bool:
 def test_submit_and_wait_is_ended_and_the_next_one_finishes(
     night: Night, engine: EngineProcess, number: signal.Signals, code: int
 ) -> None:
-    tickets = prepare(night, engine, 300)
+    tickets = prepare(night, engine, 200)
     command = night.start_submit_and_wait()
-    night.wait_until_done(60)
+    night.wait_until_done(40)
     before = night.processes()
     assert {len(night.processes(verb)) for verb in ("valkey", "scheduler")} == {1}
     assert len(night.processes("worker")) == 2
@@ -97,7 +97,7 @@ def test_submit_and_wait_is_ended_and_the_next_one_finishes(
     assert [process for process in before if is_alive(process)] == []
     left = night.batch()
     assert left is not None
-    assert 60 <= left.succeeded < len(tickets)
+    assert 40 <= left.succeeded < len(tickets)
     if number != signal.SIGKILL:
         assert f"{left.id} is saved: submit --wait again, and it goes on" in command.talk
         assert left.running == 0  # in good order, everything was written or put back

@@ -29,13 +29,14 @@ OUTCOMES: dict[str, tuple[Outcome, Attempt | None]] = {
 
 outcomes = st.sampled_from(sorted(OUTCOMES))
 steps = st.one_of(
-    st.tuples(st.just("submit"), st.integers(1, 12), st.booleans()),
     st.tuples(st.just("claim"), st.integers(1, 6)),
-    st.tuples(
-        st.just("finish"), st.integers(0, 30), st.lists(st.sampled_from(sorted(OUTCOMES)), min_size=1, max_size=4)
-    ),
-    st.tuples(st.just("renew"), st.integers(0, 30)),
-    st.tuples(st.just("advance"), st.integers(1, 25)),
+    st.tuples(st.just("finish"), st.integers(0, 9), st.lists(outcomes, min_size=1, max_size=4)),
+    st.tuples(st.just("lapse")),
+    st.tuples(st.just("claim"), st.integers(1, 6)),
+    st.tuples(st.just("finish"), st.integers(0, 30), st.lists(outcomes, min_size=1, max_size=4)),
+    st.tuples(st.just("submit"), st.integers(1, 12), st.booleans()),
+    st.tuples(st.just("renew"), st.integers(0, 9)),
+    st.tuples(st.just("advance"), st.integers(1, 40)),
     st.tuples(st.just("reap")),
     st.tuples(st.just("pause")),
     st.tuples(st.just("resume")),
@@ -190,6 +191,11 @@ class History:
                 model.back(known)
         model.close()
 
+    def lapse(self) -> None:
+        """Every worker is silent for longer than its lease, and the reaper comes by."""
+        self.advance(int(LEASE_SECONDS))
+        self.reap()
+
     def pause(self) -> None:
         self._move("pause", (BatchState.RUNNING,), BatchState.PAUSED)
 
@@ -249,8 +255,8 @@ class History:
         assert {state: getattr(shown, state.value) for state in JobState} == counted
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(history=st.lists(steps, min_size=5, max_size=40))
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(history=st.lists(steps, min_size=10, max_size=50))
 def test_a_random_history_goes_as_the_model_says(
     store: Database, store_clock: ManualClock, history: list[tuple[str, ...]]
 ) -> None:

@@ -55,7 +55,7 @@ def test_sixteen_that_claim_at_once_share_the_jobs_without_a_duplicate(database:
         while batches.get(database, batch).pending:
             mine += claim(database, batch, 7)
 
-    together(*(lambda mine=mine: run(mine) for mine in taken))  # type: ignore[misc]
+    together(*(lambda mine=mine: run(mine) for mine in taken))
 
     counted = Counter(job.id for mine in taken for job in mine)
     assert len(counted) == 1_000
@@ -80,7 +80,7 @@ def test_eight_writers_finish_a_batch_between_them(database: Database) -> None:
             assert ids == {job.id for job in held}
             won.extend(job.id for job in done)
 
-    together(*(lambda n=n: run(f"worker-{n}") for n in range(8)))  # type: ignore[misc]
+    together(*(lambda n=n: run(f"worker-{n}") for n in range(8)))
 
     assert sorted(won) == sorted({job.id for job in job_rows(database, batch)})
     assert batches.get(database, batch).succeeded == 400
@@ -138,7 +138,7 @@ def test_of_two_zombies_and_the_holder_one_finishes(database: Database, turn: in
 
     together(
         *(
-            lambda mine=mine, held=held: mine.update(succeed(database, held))  # type: ignore[misc]
+            lambda mine=mine, held=held: mine.update(succeed(database, held))
             for mine, held in zip(won, generations, strict=True)
         )
     )

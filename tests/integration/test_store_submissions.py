@@ -15,6 +15,7 @@ from jobs.states import BatchState, JobState
 from jobs.store import batches, chunks, claims, events, results, submissions
 from jobs.store.database import Database
 from jobs.store.loading import LOADER_SECONDS
+from jobs.store.spool import Spooled
 from jobs.tables import batches as batches_table
 from jobs.tables import jobs as jobs_table
 from jobs.ticket import Rejection, Ticket
@@ -440,10 +441,11 @@ def test_a_batch_does_not_close_while_it_is_loaded(store: Database, store_clock:
 
 
 def test_a_load_whose_batch_is_cancelled_stops(store: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, cancelled = chunks.put, []
+    real = chunks.put
+    cancelled: list[str] = []
 
-    def put(db: Database, load: chunks.Load, chunk: list[submissions.Spool]) -> object:
-        done = real(db, load, chunk)  # type: ignore[arg-type]
+    def put(db: Database, load: chunks.Load, chunk: list[Spooled]) -> chunks.Put:
+        done = real(db, load, chunk)
         if not cancelled:
             cancelled.append(load.batch_id)
             batches.cancel(db, load.batch_id)

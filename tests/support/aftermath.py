@@ -54,7 +54,7 @@ def aftermath(db: Database, batch_id: str) -> Aftermath:
     with db.read() as connection:
         for custom_id, symptom in connection.execute(made):
             symptoms.setdefault(custom_id, []).append(symptom)
-        raw = {custom_id: text for custom_id, text in connection.execute(said)}
+        raw = {row.custom_id: row.raw for row in connection.execute(said)}
     rows = {row.custom_id: row for row in results.stream(db, batch_id)}
     return Aftermath(batches.get(db, batch_id), rows, symptoms, raw)
 

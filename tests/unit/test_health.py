@@ -118,8 +118,7 @@ def test_the_next_answer_closes_the_breaker(caller: Caller) -> None:
 
 
 def test_no_connection_is_a_fault_once_it_lasts(caller: Caller) -> None:
-    for _ in range(30):
-        caller.call(Symptom.UNREACHABLE, detail="no connection to the endpoint: connection refused")
+    caller.call(Symptom.UNREACHABLE, detail="no connection to the endpoint: connection refused")
     caller.clock.seconds += 10.0
     caller.call(Symptom.UNREACHABLE, detail="no connection to the endpoint: connection refused")
     assert caller.failing() is None
@@ -135,6 +134,7 @@ def test_any_contact_ends_being_unreachable(caller: Caller, contact: Symptom | N
     caller.clock.seconds += 20.0
     caller.call(Symptom.UNREACHABLE)
     assert caller.failing() is not None
+    caller.clock.seconds += 1.0
     caller.call(contact)
     assert caller.failing() is None
     caller.call(Symptom.UNREACHABLE)
@@ -145,8 +145,29 @@ def test_our_own_doing_does_not_end_being_unreachable(caller: Caller) -> None:
     caller.call(Symptom.UNREACHABLE)
     caller.clock.seconds += 20.0
     caller.call(Symptom.UNREACHABLE)
+    caller.clock.seconds += 1.0
     caller.call(Symptom.WITHDRAWN)
     assert caller.failing() is not None
+
+
+def test_without_a_connection_one_call_a_second_finds_out_whether_there_is_one(caller: Caller) -> None:
+    marks = [caller.health.begin() for _ in range(16)]
+    pauses = [caller.health.end(mark, attempt(Symptom.UNREACHABLE), 1) for mark in marks if mark is not None]
+    assert pauses == [None] * 16  # the pool is not paused for other processes
+    for _ in range(3):
+        assert caller.health.begin() is None
+        caller.clock.seconds += 1.0
+        caller.call(Symptom.UNREACHABLE)
+    caller.clock.seconds += 1.0
+    caller.call(None)
+    assert all(caller.health.begin() is not None for _ in range(100))
+
+
+def test_calls_in_vain_do_not_lengthen_a_later_pause(caller: Caller) -> None:
+    for _ in range(5):
+        caller.call(Symptom.UNREACHABLE)
+        caller.clock.seconds += 1.0
+    assert caller.overload_until_paused() == 1.0
 
 
 # The budget.
@@ -206,7 +227,7 @@ def test_a_probe_that_is_not_made_makes_room_for_another(caller: Caller) -> None
     assert caller.health.begin() is not None
 
 
-@pytest.mark.parametrize("end", [Symptom.WITHDRAWN, Symptom.UNREACHABLE, Symptom.SERVER_ERROR, Symptom.REFUSED])
+@pytest.mark.parametrize("end", [Symptom.WITHDRAWN, Symptom.SERVER_ERROR, Symptom.REFUSED])
 def test_a_probe_without_an_answer_is_followed_by_one_probe(caller: Caller, end: Symptom) -> None:
     caller.clock.seconds += caller.overload_until_paused()
     caller.call(end)

@@ -20,7 +20,15 @@ from tickets_batch.settings import Settings
 
 
 def submit_and_wait(settings: Settings, options: Options, wants_json: bool) -> int:
-    """Submit and wait; the exit code that says how the batch ended. Raises UserError."""
+    """Submit, wait, and print the batch; the exit code that says how it ended. Raises UserError."""
+    batch = to_its_end(settings, options)
+    with opened(settings) as db:
+        show_batch(batch, db, settings, wants_json)
+    return exit_code(batch)
+
+
+def to_its_end(settings: Settings, options: Options) -> Batch:
+    """Submit and wait; the batch when it has ended, or is left blocked. Raises UserError."""
     _check_redis(settings)
     with opened(settings) as db:
         batch = enter(db, settings, options)
@@ -28,8 +36,7 @@ def submit_and_wait(settings: Settings, options: Options, wants_json: bool) -> i
             with _goes_on(batch), display() as shown, _services(settings, shown) as used, Ledgers(used) as ledgers:
                 batch = _waiting(db, batch, ledgers, settings, shown).until_it_ends()
         click.echo(ending_in_words(batch), err=True)
-        show_batch(batch, db, settings, wants_json)
-    return exit_code(batch)
+    return batch
 
 
 def _waiting(db: Database, batch: Batch, ledgers: Ledgers, settings: Settings, shown: Display) -> Waiting:

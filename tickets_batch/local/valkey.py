@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from tickets_batch.errors import UserError
 from tickets_batch.local.child import Program
 from tickets_batch.local.home import Home
+from tickets_batch.local.ports import free_port
 from tickets_batch.local.process import write_private
 
 CONFIGURATION = """\
@@ -47,7 +48,7 @@ def prepare(home: Home) -> Program:
     server = server_path()
     url = urlsplit(home.redis_url() or "")
     password = url.password or secrets.token_urlsafe(24)
-    port = url.port if url.port and _becomes_free(url.port) else _free_port()
+    port = url.port if url.port and _becomes_free(url.port) else free_port()
     configuration = home.run / "valkey.conf"
     directory = str(home.run).replace("\\", "\\\\").replace('"', '\\"')
     try:
@@ -99,9 +100,3 @@ def _is_free(port: int) -> bool:
         except OSError:
             return False
         return True
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
