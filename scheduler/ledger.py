@@ -4,6 +4,7 @@ Every verb is one Lua script that reads the server's clock. Permits are members 
 exist and released by their token; keys without traffic expire, except the ledger's epoch (`PERMANENT_KEYS`).
 """
 
+import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Self
@@ -30,6 +31,7 @@ VERBS = (
 )  # fmt: skip
 
 _TIMEOUT_SECONDS = 2.0
+_VERB_SECONDS = 3.0  # repeats and new connections included: holders have results to write and requests to stop
 _LETTER = {Kind.INTERACTIVE: "i", Kind.BATCH: "b"}
 _RETRIES = 2  # every verb may be repeated: after a lost answer it finds what it did
 
@@ -201,7 +203,8 @@ class Ledger:
 
     async def _call(self, verb: str, *arguments: str | int) -> Any:
         try:
-            return await self._scripts[verb](keys=self._keys, args=[*self._common, *arguments])
+            async with asyncio.timeout(_VERB_SECONDS):
+                return await self._scripts[verb](keys=self._keys, args=[*self._common, *arguments])
         except (RedisError, OSError) as error:
             raise LedgerUnavailable(_why(error)) from error
 

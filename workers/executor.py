@@ -294,7 +294,8 @@ class Executor:
     async def _rest(self, seconds: float) -> None:
         """Wait, but not beyond the next permit that comes back, or the stop."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._wake.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
 
 
 def _no_pool(brief: Brief) -> str:

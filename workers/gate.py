@@ -15,6 +15,7 @@ from workers.forever import for_ever
 log = logging.getLogger(__name__)
 
 RENEW_SECONDS = 1.0  # so long it may take until a revocation that was not heard is learned
+LEASE_CHECK_SECONDS = 0.25
 LISTEN_AGAIN_SECONDS = 0.5
 
 # How long an engine may go on with a request whose connection was closed while it streamed. vLLM and llama.cpp look at
@@ -29,6 +30,7 @@ class Holding:
 
     permit: Permit
     withdraw: Callable[[], None]
+    since: float
 
 
 class Gate:
@@ -51,6 +53,7 @@ class Gate:
         self._loops = [
             asyncio.create_task(for_ever(RENEW_SECONDS, self._renew)),
             asyncio.create_task(self._listen_for_ever()),
+            asyncio.create_task(for_ever(LEASE_CHECK_SECONDS, self._give_up_after_one_lease)),
         ]
 
     async def aclose(self) -> None:
@@ -66,16 +69,17 @@ class Gate:
 
     def hold(self, permit: Permit, withdraw: Callable[[], None]) -> None:
         """Keep a permit alive until it is given back."""
-        if not self._held:
-            self._renewed_at = self._monotonic()
-        self._held[permit.token] = Holding(permit, withdraw)
+        self._held[permit.token] = Holding(permit, withdraw, self._monotonic())
 
     async def first_token(self, permit: Permit) -> None:
         """The engine has begun to answer; a permit that was asked back is withdrawn."""
         try:
-            self._heed({permit.token: await self._ledger.first_token(permit)})
+            standing = await self._ledger.first_token(permit)
         except LedgerUnavailable as error:
             log.warning("%s", error)
+            return
+        if standing is not Standing.GONE:  # a new ledger does not know it yet: the next renewal tells
+            self._heed({permit.token: standing})
 
     async def give_back(self, permit: Permit, *, aborted: bool) -> None:
         """Give a permit back; after an abort it stays counted until the engine is sure to have noticed."""
@@ -101,7 +105,6 @@ class Gate:
             standings = await self._ledger.renew([holding.permit for holding in self._held.values()])
         except LedgerUnavailable as error:
             log.warning("permits were not renewed: %s", error)
-            self._give_up_after_one_lease()
         else:
             self._renewed_at = asked_at
             self._heed(standings)
@@ -121,8 +124,9 @@ class Gate:
             if holding is not None and standing is not Standing.HELD:
                 holding.withdraw()
 
-    def _give_up_after_one_lease(self) -> None:
-        if self._monotonic() - self._renewed_at < self._ledger.lease_seconds:
-            return
+    async def _give_up_after_one_lease(self) -> None:
+        """Apart from the renewals, because one that gets no answer takes its time."""
+        one_lease_ago = self._monotonic() - self._ledger.lease_seconds
         for holding in list(self._held.values()):
-            holding.withdraw()
+            if max(self._renewed_at, holding.since) <= one_lease_ago:
+                holding.withdraw()

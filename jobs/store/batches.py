@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from datetime import date, datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, delete, exists, null, or_, select, update
+from sqlalchemy import Connection, Row, Select, delete, null, or_, select, update
 
 from jobs.states import BatchState, JobState
 from jobs.store import events, loading, tally
@@ -137,6 +137,14 @@ def runnable(db: Database) -> list[BatchWork]:
     """
     now = db.now()
     due = or_(jobs.c.not_before.is_(None), jobs.c.not_before <= now)
+    # one entry of the index: PostgreSQL makes of EXISTS a join with all that is pending, and of no order a scan
+    first_due = (
+        select(jobs.c.id)
+        .where(jobs.c.batch_id == batches.c.id, _IS_PENDING, due)
+        .order_by(jobs.c.priority.desc(), jobs.c.requeues, jobs.c.id)
+        .limit(1)
+        .scalar_subquery()
+    )
     query = (
         _shown(BatchWork)
         .where(
@@ -145,7 +153,7 @@ def runnable(db: Database) -> list[BatchWork]:
             or_(batches.c.not_before.is_(None), batches.c.not_before <= now),
             or_(batches.c.deadline_at.is_(None), batches.c.deadline_at > now),
             or_(batches.c.blocked.is_(None), batches.c.probe_at <= now),
-            exists().where(jobs.c.batch_id == batches.c.id, _IS_PENDING, due),
+            first_due.is_not(None),
         )
         .order_by(batches.c.deadline_at.is_(None), batches.c.deadline_at, batches.c.created_at, batches.c.id)
     )

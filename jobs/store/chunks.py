@@ -91,8 +91,8 @@ def put(db: Database, load: Load, chunk: Sequence[Spooled]) -> Put:
         batch = tally.add(connection, load.batch_id, moved)
         loading.keep(connection, batch, load.token, now)
         _stretch(connection, load, ids)
-        if batch.state in (BatchState.COMPLETED, BatchState.EXPIRED) and batch.pending:
-            _reopen(connection, load, now)
+        if batch.pending and not load.created and _is_over(batch, now):
+            _reopen(connection, batch, load, now)
             done.reopened = True
     return done
 
@@ -166,12 +166,19 @@ def _stretch(connection: Connection, load: Load, ids: Sequence[int]) -> None:
         )
 
 
-def _reopen(connection: Connection, load: Load, now: datetime) -> None:
+def _is_over(batch: Row[Any], now: datetime) -> bool:
+    """True when the batch has ended, or only waits for jobs in flight at its deadline."""
+    is_late = batch.deadline_at is not None and batch.deadline_at <= now
+    return is_late or batch.state in (BatchState.COMPLETED, BatchState.EXPIRED)
+
+
+def _reopen(connection: Connection, batch: Row[Any], load: Load, now: datetime) -> None:
+    is_paused = batch.state == BatchState.PAUSED
     connection.execute(
         update(batches)
         .where(batches.c.id == load.batch_id)
         .values(
-            state=said(BatchState.RUNNING),
+            state=said(BatchState.PAUSED if is_paused else BatchState.RUNNING),
             finished_at=null(),
             not_before=load.not_before,
             deadline_at=load.deadline_at,

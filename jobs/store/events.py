@@ -1,5 +1,6 @@
 """What happened, in order: one row per change that a person may ask about."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -48,6 +49,8 @@ def _clean(value: Any) -> Any:
         return storable(value)
     if isinstance(value, Mapping):
         return {_clean(str(key)): _clean(item) for key, item in value.items()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return None  # JSON has no word for it
     if isinstance(value, list | tuple):
         return [_clean(item) for item in value]
     return value

@@ -49,8 +49,11 @@ def write(db: Database, finishes: Sequence[Finish]) -> set[int]:
     it. Raises StoreUnavailable, StoreConflict; after a commit whose answer was lost, a second call returns no id.
     """
     by_id: dict[int, Finish] = {}
+    other_leases: list[Finish] = []  # of a job that was lost and claimed again: only one of its leases can hold
     for finish in finishes:
-        by_id.setdefault(finish.job.id, finish)
+        first = by_id.setdefault(finish.job.id, finish)
+        if first.job.lease_token != finish.job.lease_token:
+            other_leases.append(finish)
     if not by_id:
         return set()
     now = db.now()
@@ -68,7 +71,7 @@ def write(db: Database, finishes: Sequence[Finish]) -> set[int]:
             if group.blocked or batch.blocked:
                 blocking.judge(connection, batch, group.tokens, group.blocked, group.works, now)
             tally.settle(connection, batch, group.returned, now)
-    return set(won)
+    return set(won) | write(db, other_leases)
 
 
 @dataclass(slots=True)

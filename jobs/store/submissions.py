@@ -18,6 +18,7 @@ from sqlalchemy.exc import IntegrityError
 
 from jobs.states import BatchState
 from jobs.store import chunks, events, loading, tally
+from jobs.store.batches import expire_overdue
 from jobs.store.chunks import Load, Put
 from jobs.store.database import Database
 from jobs.store.spool import Spool
@@ -36,7 +37,7 @@ class SubmitRequest:
 
     `date` is the business day in `zone`, None for every row. `update` takes tickets whose text has changed, `new` makes
     another batch of the same source and date, `allow_empty` one without tickets. `not_before` and `deadline_at` hold
-    for a new batch or one that is opened again; a batch that is open keeps its own.
+    for a new batch, one that is opened again and one past its deadline; any other keeps its own.
     """
 
     source_key: str
@@ -82,12 +83,14 @@ def submit(db: Database, request: SubmitRequest, rows: Iterable[Ticket | Rejecti
     Raises UserError, with nothing changed, for a changed spec or model without `new`, a cancelled batch, one that
     another process is loading, and a source without a usable ticket; StoreUnavailable; whatever `rows` raises.
     """
+    now = db.now()
     with db.read() as connection:
-        _target(_versions(connection, request), request, db.now())
+        _target(_versions(connection, request), request, now)
     with Spool(request.spec_hash, request.model) as spool:
         spool.fill(rows)
         if not spool.tickets and not request.allow_empty:
             raise _no_tickets(request, spool)
+        expire_overdue(db)  # whether a scheduler was there at the deadline or not, what is added comes under a new one
         load = _open(db, request)
         try:
             done = sum((chunks.put(db, load, chunk) for chunk in spool.chunks(CHUNK)), start=Put())
@@ -98,10 +101,12 @@ def submit(db: Database, request: SubmitRequest, rows: Iterable[Ticket | Rejecti
             raise
 
 
-def _versions(connection: Connection, request: SubmitRequest) -> list[Row[Any]]:
+def _versions(connection: Connection, request: SubmitRequest, *, lock: bool = False) -> list[Row[Any]]:
     """The batches of this source and date, the newest first."""
     query = select(batches).where(batches.c.source_key == request.source_key, batches.c.date_key == _date_key(request))
-    return list(connection.execute(query.order_by(batches.c.sequence.desc())))
+    if lock:
+        query = query.order_by(batches.c.id).with_for_update()
+    return sorted(connection.execute(query), key=lambda row: int(row.sequence), reverse=True)
 
 
 def _target(versions: list[Row[Any]], request: SubmitRequest, now: datetime) -> Row[Any] | None:
@@ -134,16 +139,13 @@ def _open(db: Database, request: SubmitRequest) -> Load:
     while True:
         now = db.now()
         with db.begin() as connection:
-            versions = _versions(connection, request)
+            versions = _versions(connection, request, lock=True)
             abandoned = next((row for row in versions if _is_abandoned(row, now)), None)
             if abandoned is None:
                 found = _target(versions, request, now)
                 if found is None:
                     return _create(connection, request, 1 + max((row.sequence for row in versions), default=0), now)
-                # locked only now, so looked at once more
-                locked = connection.execute(select(batches).where(batches.c.id == found.id).with_for_update()).one()
-                _target([locked], request, now)
-                return _load(request, locked.id, loading.take(connection, locked, now), created=False)
+                return _load(request, found.id, loading.take(connection, found, now), created=False)
             token = loading.take(connection, abandoned, now)
         _discard(db, abandoned.id, token)
 

@@ -4,12 +4,12 @@ import signal
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from sqlalchemy import update
 
 from jobs.store import batches, services
+from jobs.store.batches import Batch
 from jobs.tables import batches as batches_table
 from tests.engine.process import EngineThread
 from tests.engine.profile import EngineProfile
@@ -45,6 +45,10 @@ class Site:
         name = name or f"tickets-{len(list(self.night.folder.glob('tickets-*.csv')))}.csv"
         self.night.tickets((f"{body} ({name})" for body in bodies), name)
         return name
+
+    def name_of(self, batch: Batch) -> str:
+        """The file that a batch was made from."""
+        return batch.source.partition(" ")[0]
 
     def wait_until_called(self, count: int = 1) -> None:
         """Wait until the frozen engine holds so many calls."""
@@ -121,8 +125,7 @@ class TestHowAWaitingSubmitEnds:
 
     def test_5_cancelled_and_what_was_in_flight_is_withdrawn(self, site: Site) -> None:
         site.engine.freeze()
-        bodies = [f"Parcel {number}" for number in range(30)]
-        command = site.submit_and_wait(*bodies)
+        command = site.submit_and_wait(*(f"Parcel {number}" for number in range(30)))
         site.wait_until_called(16)
         (batch,) = batches.newest_first(site.night.database(), 1)
         cancelled = site.night.run("cancel", batch.id, code=0)
@@ -133,8 +136,9 @@ class TestHowAWaitingSubmitEnds:
         assert (len(rows), {row["state"] for row in rows.values()}) == (30, {"cancelled"})
         wait_until(lambda: in_the_engine(site.engine) == 0, "the engine to be free")
         assert {call.outcome for call in site.engine.log()} == {"aborted"}
-        again = site.night.run("submit", "--all", "--input", Path(batch.source.split(" ")[0]).name, "--wait", code=5)
-        assert batch.id in again.err
+        name = site.name_of(batch)
+        again = site.night.run("submit", "--all", "--input", name, "--wait", code=1)
+        assert again.talk[-1].endswith(f"{batch.id} was cancelled and stays closed: add --new to make another one")
 
     def test_6_blocked_and_it_goes_on_by_itself_when_it_works(self, site: Site) -> None:
         site.engine.change_settings(api_key="changed since yesterday")
@@ -157,8 +161,9 @@ class TestABatchAtWork:
         paused = site.submit(*(f"Parcel {number}" for number in range(40)))
         site.wait_until_called(16)
         assert "is paused" in site.night.run("pause", paused, code=0).err
+        wait_until(lambda: site.counts(paused)["running"] <= 16, "what had not begun to go back")
         site.engine.thaw()
-        wait_until(lambda: site.counts(paused)["running"] == 0, "what was in flight to land or go back", 20)
+        wait_until(lambda: site.counts(paused)["running"] == 0, "what was in flight to end or go back")
         rest = site.counts(paused)
         assert rest["pending"] >= 40 - 16
         other = site.submit("another batch goes on meanwhile")

@@ -12,7 +12,7 @@ from tests.engine.log import LogRow
 from tests.engine.process import EngineProcess
 from tests.engine.profile import EngineProfile
 from tests.support.aftermath import aftermath
-from tests.support.shift import POOL, SPEC, Shift, at_work, play
+from tests.support.shift import POOL, SPEC, Shift, at_work, play, with_spec
 from tests.support.valkey import ValkeyServer
 
 TICKETS = 240
@@ -25,11 +25,10 @@ LONG_ANSWERS = ClassificationSpec(labels=SPEC.labels, max_output_tokens=200)
 @pytest.mark.long
 def test_two_workers_keep_nearly_all_slots_busy_while_work_is_left(database: Database, valkey: ValkeyServer) -> None:
     texts = [f"Where is parcel {number}?" for number in range(TICKETS)]
-    spec = {"spec": LONG_ANSWERS.model_dump(mode="json"), "spec_hash": LONG_ANSWERS.hash}
 
     async def scene(engine: EngineProcess) -> None:
         async with (
-            at_work(database, valkey, engine.base_url, texts, **spec) as first,
+            at_work(database, valkey, engine.base_url, texts, **with_spec(LONG_ANSWERS)) as first,
             at_work(database, valkey, engine.base_url, [], worker="worker-2", batch_id=first.batch_id) as second,
         ):
             await asyncio.gather(tasks(first), tasks(second))
@@ -51,12 +50,12 @@ async def tasks(shift: Shift) -> None:
 
 
 def busy_share(rows: Sequence[LogRow], slots: int) -> float:
-    """The share of slot-time in which requests were at the engine, from the first moment on that all slots were taken
-    and until the last ticket that was to be had came in."""
+    """The share of slot-time that requests took at the engine, from the first moment at which all slots were taken to
+    the one from which on fewer tickets than slots were left."""
     changes = sorted(
         [(row.arrived_at, 1) for row in rows] + [(row.ended_at, -1) for row in rows if row.ended_at is not None]
     )
-    end = max(row.arrived_at for row in rows)
+    end = sorted(row.ended_at for row in rows if row.ended_at is not None)[len(rows) - slots]
     begin = None
     in_flight = 0
     used = 0.0

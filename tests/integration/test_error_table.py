@@ -22,7 +22,7 @@ from tests.engine.faults import Fault, Rule
 from tests.engine.process import EngineThread
 from tests.engine.profile import EngineProfile
 from tests.support.aftermath import Aftermath, aftermath, answered, calls
-from tests.support.shift import POLICY, POOL, SPEC, Shift, at_work, play, pool_settings
+from tests.support.shift import POLICY, POOL, SPEC, Shift, at_work, play, pool_settings, with_spec
 from tests.support.skipping import RunningClock
 from tests.support.valkey import ValkeyServer
 from tests.support.wait import wait_until_async
@@ -73,10 +73,6 @@ async def drive_until_blocked(*shifts: Shift) -> None:
     async with asyncio.timeout(20):
         while shifts[0].batch().blocked is None:
             await drive_and_write(*shifts)
-
-
-def with_spec(spec: ClassificationSpec) -> dict[str, Any]:
-    return {"spec": spec.model_dump(mode="json"), "spec_hash": spec.hash}
 
 
 async def _holds_nothing(shift: Shift) -> bool:

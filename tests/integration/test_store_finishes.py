@@ -189,6 +189,19 @@ def test_two_finishes_of_one_lease_are_one(store: Database) -> None:
     assert_consistent(store)
 
 
+def test_of_two_leases_of_one_job_in_one_write_the_later_counts(store: Database, store_clock: ManualClock) -> None:
+    batch = submit(store, 1).batch_id
+    old = claim(store, batch)
+    store_clock.advance(LEASE_SECONDS)
+    claims.reap(store)
+    new = claim(store, batch)
+
+    assert succeed(store, old + new) == {new[0].id}
+
+    assert batches.get(store, batch).succeeded == 1
+    assert_consistent(store)
+
+
 def test_the_last_finish_closes_the_batch(store: Database, store_clock: ManualClock) -> None:
     batch = submit(store, 3).batch_id
     held = claim(store, batch)

@@ -36,7 +36,7 @@ steps = st.one_of(
     st.tuples(st.just("finish"), st.integers(0, 30), st.lists(outcomes, min_size=1, max_size=4)),
     st.tuples(st.just("submit"), st.integers(1, 12), st.booleans()),
     st.tuples(st.just("renew"), st.integers(0, 9)),
-    st.tuples(st.just("advance"), st.integers(1, 40)),
+    st.tuples(st.just("advance"), st.integers(1, 120)),
     st.tuples(st.just("reap")),
     st.tuples(st.just("pause")),
     st.tuples(st.just("resume")),
@@ -113,6 +113,7 @@ class History:
             model.batch = done.batch_id
             model.deadline = model.clock() + timedelta(seconds=200)
         assert done.batch_id == model.batch
+        self._expire_late()
         added, updated, busy = 0, 0, 0
         for row in rows:
             known = model.jobs.get(row.custom_id)
@@ -127,8 +128,9 @@ class History:
                 known.requeues += 1
                 updated += 1
         assert (done.added, done.updated, len(done.busy_ids)) == (added, updated, busy)
-        if model.state.is_final and model.ids(JobState.PENDING):
-            model.state, model.deadline = BatchState.RUNNING, model.clock() + timedelta(seconds=200)
+        if (model.state.is_final or model.deadline <= model.clock()) and model.ids(JobState.PENDING):
+            model.state = BatchState.PAUSED if model.state is BatchState.PAUSED else BatchState.RUNNING
+            model.deadline = model.clock() + timedelta(seconds=200)
 
     def claim(self, limit: int) -> None:
         model, now = self.model, self.model.clock()
@@ -230,13 +232,16 @@ class History:
             model.state = BatchState.RUNNING
 
     def expire(self) -> None:
+        assert batches.expire_overdue(self.db) == self._expire_late()
+
+    def _expire_late(self) -> int:
         model = self.model
-        over = model.state in (BatchState.RUNNING, BatchState.PAUSED) and model.deadline <= model.clock()
-        late = model.ids(JobState.PENDING) if over else []
-        assert batches.expire_overdue(self.db) == len(late)
+        is_late = model.state in (BatchState.RUNNING, BatchState.PAUSED) and model.deadline <= model.clock()
+        late = model.ids(JobState.PENDING) if is_late else []
         for name in late:
             model.jobs[name].state = JobState.EXPIRED
         model.close()
+        return len(late)
 
     def _move(self, verb: str, legal: tuple[BatchState, ...], becomes: BatchState) -> bool:
         try:

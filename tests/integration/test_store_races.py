@@ -87,7 +87,7 @@ def test_eight_writers_finish_a_batch_between_them(database: Database) -> None:
     assert_consistent(database)
 
 
-@pytest.mark.parametrize("turn", range(5))
+@pytest.mark.parametrize("turn", range(3))
 def test_of_a_finish_and_the_reaper_one_wins(database: Database, turn: int) -> None:
     batch = submit(database, 50).batch_id
     held = claim(database, batch)
@@ -107,7 +107,7 @@ def test_of_a_finish_and_the_reaper_one_wins(database: Database, turn: int) -> N
     assert_consistent(database)
 
 
-@pytest.mark.parametrize("turn", range(5))
+@pytest.mark.parametrize("turn", range(3))
 def test_of_a_renewal_and_the_reaper_one_wins(database: Database, turn: int) -> None:
     batch = submit(database, 50).batch_id
     held = claim(database, batch)
@@ -125,7 +125,7 @@ def test_of_a_renewal_and_the_reaper_one_wins(database: Database, turn: int) -> 
     assert_consistent(database)
 
 
-@pytest.mark.parametrize("turn", range(5))
+@pytest.mark.parametrize("turn", range(3))
 def test_of_two_zombies_and_the_holder_one_finishes(database: Database, turn: int) -> None:
     batch = submit(database, 30).batch_id
     generations = []
@@ -148,7 +148,7 @@ def test_of_two_zombies_and_the_holder_one_finishes(database: Database, turn: in
     assert_consistent(database)
 
 
-@pytest.mark.parametrize("turn", range(5))
+@pytest.mark.parametrize("turn", range(3))
 def test_jobs_returned_while_the_batch_is_cancelled_all_end(database: Database, turn: int) -> None:
     batch = submit(database, 60).batch_id
     first, second = claim(database, batch, 15), claim(database, batch, 15)
@@ -161,7 +161,7 @@ def test_jobs_returned_while_the_batch_is_cancelled_all_end(database: Database, 
         lambda: batches.cancel(database, batch),
         lambda: back(first),
         lambda: succeed(database, second),
-        lambda: [claim(database, batch, 5, "late") for _ in range(5)],
+        lambda: [claim(database, batch, 5, "late") for _ in range(3)],
     )
     lapse(database)  # what the late one may have got
     claims.reap(database)
@@ -172,7 +172,7 @@ def test_jobs_returned_while_the_batch_is_cancelled_all_end(database: Database, 
     assert_consistent(database)
 
 
-@pytest.mark.parametrize("turn", range(5))
+@pytest.mark.parametrize("turn", range(3))
 def test_a_retry_among_finishing_workers_loses_nothing(database: Database, turn: int) -> None:
     batch = submit(database, 60).batch_id
     finish(database, claim(database, batch, 20), Failed("refused: filter"))

@@ -213,6 +213,24 @@ def test_new_tickets_open_a_finished_batch_again(store: Database, store_clock: M
     assert_consistent(store)
 
 
+@pytest.mark.parametrize("in_flight", [0, 1])
+def test_what_is_added_past_the_deadline_comes_under_a_new_one_and_the_rest_expires(
+    store: Database, store_clock: ManualClock, in_flight: int
+) -> None:
+    batch = submit(store, 3, deadline_at=START + timedelta(hours=1)).batch_id
+    claim(store, batch, in_flight)
+    store_clock.advance(7200)  # and no scheduler was there to end it
+
+    again = submit(store, 4, deadline_at=START + timedelta(hours=9))
+
+    assert (again.batch_id, again.reopened, again.added) == (batch, True, 1)
+    shown = batches.get(store, batch)
+    assert (shown.state, shown.deadline_at) == (BatchState.RUNNING, START + timedelta(hours=9))
+    assert (shown.expired, shown.running, shown.pending) == (3 - in_flight, in_flight, 1)
+    assert [job.custom_id for job in claim(store, batch)] == ["t-3"]
+    assert_consistent(store)
+
+
 def test_nothing_new_leaves_a_finished_batch_finished(store: Database) -> None:
     batch = submit(store, 1).batch_id
     succeed(store, claim(store, batch))

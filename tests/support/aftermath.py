@@ -38,25 +38,30 @@ class Aftermath:
 def aftermath(db: Database, batch_id: str) -> Aftermath:
     """What the store has of a batch now; fails where its counters are not what a recount gives."""
     assert_consistent(db)
-    of_batch = jobs.c.batch_id == batch_id
-    made = (
-        select(jobs.c.custom_id, attempts.c.symptom)
-        .join(attempts, attempts.c.job_id == jobs.c.id)
-        .where(of_batch)
-        .order_by(jobs.c.id, attempts.c.number)
-    )
     said = (
         select(jobs.c.custom_id, results_table.c.raw)
         .join(results_table, results_table.c.job_id == jobs.c.id)
-        .where(of_batch)
+        .where(jobs.c.batch_id == batch_id)
     )
-    symptoms: dict[str, list[str | None]] = {}
     with db.read() as connection:
-        for custom_id, symptom in connection.execute(made):
-            symptoms.setdefault(custom_id, []).append(symptom)
         raw = {row.custom_id: row.raw for row in connection.execute(said)}
     rows = {row.custom_id: row for row in results.stream(db, batch_id)}
-    return Aftermath(batches.get(db, batch_id), rows, symptoms, raw)
+    return Aftermath(batches.get(db, batch_id), rows, symptoms(db, batch_id), raw)
+
+
+def symptoms(db: Database, batch_id: str) -> dict[str, list[str | None]]:
+    """What each attempt of each ticket showed so far, in the order in which they were made."""
+    made = (
+        select(jobs.c.custom_id, attempts.c.symptom)
+        .join(attempts, attempts.c.job_id == jobs.c.id)
+        .where(jobs.c.batch_id == batch_id)
+        .order_by(jobs.c.id, attempts.c.number)
+    )
+    found: dict[str, list[str | None]] = {}
+    with db.read() as connection:
+        for custom_id, symptom in connection.execute(made):
+            found.setdefault(custom_id, []).append(symptom)
+    return found
 
 
 def calls(engine: EngineHandle, bodies: Sequence[str]) -> list[int]:

@@ -66,13 +66,17 @@ def submit(db: Database, bodies: Iterable[str], **changes: Any) -> str:
         "source": "tests",
         "date": None,
         "zone": "UTC",
-        "spec": SPEC.model_dump(mode="json"),
-        "spec_hash": SPEC.hash,
+        **with_spec(SPEC),
         "model": "test-model",
         "pools": ("gpu",),
     }
     tickets = [Ticket(f"t-{number}", "", body, line=number + 2) for number, body in enumerate(bodies)]
     return submissions.submit(db, SubmitRequest(**(values | changes)), tickets).batch_id
+
+
+def with_spec(spec: ClassificationSpec) -> dict[str, Any]:
+    """What to give `submit` for another spec than `SPEC`."""
+    return {"spec": spec.model_dump(mode="json"), "spec_hash": spec.hash}
 
 
 def pool_settings(base_url: str, **changes: Any) -> Pool:
