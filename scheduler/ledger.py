@@ -19,7 +19,7 @@ from scheduler import scripts
 from scheduler.capacity import Amount, PoolCapacity
 from scheduler.permit import Ask, Kind, Permit, PublishedLimit, Reason, Refusal, Standing
 from scheduler.snapshot import Snapshot
-from tickets_batch.errors import UserError
+from tickets_batch.errors import SettingsError, UserError
 
 LEASE_SECONDS = 5.0
 PREFIX = "tickets-batch"
@@ -65,16 +65,21 @@ class Ledger:
 
     @classmethod
     def connect(cls, redis_url: str, pool: str, capacity: PoolCapacity, lease_seconds: float = LEASE_SECONDS) -> Self:
-        """A ledger with its own connections; nothing is sent yet."""
-        redis = Redis.from_url(
-            redis_url,
-            decode_responses=True,
-            socket_timeout=_TIMEOUT_SECONDS,
-            socket_connect_timeout=_TIMEOUT_SECONDS,
-            socket_keepalive=True,
-            health_check_interval=15,
-            retry=Retry(ExponentialWithJitterBackoff(base=0.02, cap=0.2), _RETRIES),
-        )
+        """A ledger with its own connections; nothing is sent yet. Raises SettingsError when the URL is none."""
+        try:
+            redis = Redis.from_url(
+                redis_url,
+                decode_responses=True,
+                socket_timeout=_TIMEOUT_SECONDS,
+                socket_connect_timeout=_TIMEOUT_SECONDS,
+                socket_keepalive=True,
+                health_check_interval=15,
+                retry=Retry(ExponentialWithJitterBackoff(base=0.02, cap=0.2), _RETRIES),
+            )
+        except ValueError as error:
+            raise SettingsError(
+                "redis_url is not a Redis URL: write redis://host:6379/0, or rediss:// for TLS"
+            ) from error
         return cls(redis, pool, capacity, lease_seconds)
 
     async def aclose(self) -> None:

@@ -11,7 +11,7 @@ from jobs.store.database import Database
 from jobs.tables import batches, jobs, rejections, results
 from jobs.ticket import Rejection
 
-PAGE = 2_000
+PAGE = 2_000  # ids to a page; those of one batch mostly follow one another
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,10 @@ def stream(db: Database, batch_id: str) -> Iterator[ResultRow]:
     are each as of their page. Raises StoreUnavailable.
     """
     rows = (
-        select(jobs.c.id, *((jobs.c if field.name in jobs.c else results.c)[field.name] for field in fields(ResultRow)))
+        select(*((jobs.c if field.name in jobs.c else results.c)[field.name] for field in fields(ResultRow)))
         .outerjoin(results, results.c.job_id == jobs.c.id)
         .where(jobs.c.batch_id == batch_id)
         .order_by(jobs.c.id)
-        .limit(PAGE)
     )
     with db.read() as connection:
         bounds = connection.execute(
@@ -52,15 +51,12 @@ def stream(db: Database, batch_id: str) -> Iterator[ResultRow]:
         ).one_or_none()
     if bounds is None or bounds.first_job_id is None:
         return
-    after = bounds.first_job_id - 1
-    while True:
+    # by ranges of ids, not by LIMIT: without statistics PostgreSQL would sort all that is left for every page
+    for first in range(bounds.first_job_id, bounds.last_job_id + 1, PAGE):
         with db.read() as connection:
-            page = connection.execute(rows.where(jobs.c.id > after, jobs.c.id <= bounds.last_job_id)).all()
-        for job_id, custom_id, state, *rest in page:
-            after = job_id
+            page = connection.execute(rows.where(jobs.c.id.between(first, first + PAGE - 1))).all()
+        for custom_id, state, *rest in page:
             yield ResultRow(custom_id, JobState(state), *rest)
-        if len(page) < PAGE:
-            return
 
 
 def rejected(db: Database, batch_id: str, limit: int = 10_000) -> list[Rejection]:

@@ -58,21 +58,21 @@ class TestEncodings:
 
 class TestGzip:
     def test_is_known_by_its_content_whatever_the_name(self, tmp_path: Path) -> None:
-        assert read_file(tmp_path, gzip.compress(CSV.encode()), "tickets.csv.gz").bodies == {"1": "b"}
-        assert read_file(tmp_path, gzip.compress(CSV.encode()), "tickets.csv").bodies == {"1": "b"}
+        assert read_file(tmp_path, gzip.compress(CSV.encode(), mtime=0), "tickets.csv.gz").bodies == {"1": "b"}
+        assert read_file(tmp_path, gzip.compress(CSV.encode(), mtime=0), "tickets.csv").bodies == {"1": "b"}
         assert read_file(tmp_path, CSV, "tickets.csv.gz").bodies == {"1": "b"}
 
     def test_members_one_after_the_other_are_one_file(self, tmp_path: Path) -> None:
-        content = gzip.compress(CSV.encode()) + gzip.compress(f"2,{NOON},s,c\n".encode())
+        content = gzip.compress(CSV.encode(), mtime=0) + gzip.compress(f"2,{NOON},s,c\n".encode(), mtime=0)
         assert read_file(tmp_path, content, "tickets.csv.gz").bodies == {"1": "b", "2": "c"}
 
     def test_cut_off_within_the_first_lines(self, tmp_path: Path) -> None:
         with refused("is cut off (gzip without its end): export or copy it again"):
-            read_file(tmp_path, gzip.compress(CSV.encode())[:-10], "tickets.csv.gz")
+            read_file(tmp_path, gzip.compress(CSV.encode(), mtime=0)[:-10], "tickets.csv.gz")
 
     def test_cut_off_far_behind(self, tmp_path: Path) -> None:
         rows = "".join(f"{number},{NOON},s,{os.urandom(20).hex()}\n" for number in range(20_000))
-        packed = gzip.compress((CSV + rows).encode())
+        packed = gzip.compress((CSV + rows).encode(), mtime=0)
         path = tmp_path / "tickets.csv.gz"
         path.write_bytes(packed[: len(packed) // 2])
         source = open_source(SourceSettings(path=str(path)), DAY)
@@ -81,7 +81,7 @@ class TestGzip:
 
     def test_damaged(self, tmp_path: Path) -> None:
         rows = "".join(f"{number},{NOON},s,{os.urandom(20).hex()}\n" for number in range(20_000))
-        packed = bytearray(gzip.compress((CSV + rows).encode()))
+        packed = bytearray(gzip.compress((CSV + rows).encode(), mtime=0))
         packed[-8:-4] = b"\0\0\0\0"  # the checksum
         with refused("is damaged after line ", "(gzip: CRC check failed"):
             read_file(tmp_path, bytes(packed), "tickets.csv.gz")
@@ -103,7 +103,7 @@ class TestFilesThatCannotBeUsed:
         with refused("is not a regular file: name one file"):
             open_source(SourceSettings(path=str(tmp_path / "tickets.csv")), DAY)
 
-    @pytest.mark.parametrize("content", [b"", b"\xef\xbb\xbf", b"\n\r\n  \n", b"\0\0\0", gzip.compress(b"")])
+    @pytest.mark.parametrize("content", [b"", b"\xef\xbb\xbf", b"\n\r\n  \n", b"\0\0\0", gzip.compress(b"", mtime=0)])
     def test_empty(self, tmp_path: Path, content: bytes) -> None:
         with refused("tickets.csv is empty: has the export finished?"):
             read_file(tmp_path, content)
@@ -118,7 +118,7 @@ class TestFilesThatCannotBeUsed:
             (b"BZh91AY", "a bzip2 archive: unpack it, or use gzip"),
             (b"\xfd7zXZ\0", "an xz archive"),
             (b"\x28\xb5\x2f\xfd\x04", "a zstd archive"),
-            (gzip.compress(gzip.compress(CSV.encode())), "compressed twice"),
+            (gzip.compress(gzip.compress(CSV.encode(), mtime=0)), "compressed twice"),
             (b"<!DOCTYPE html><html><body>Please log in</body></html>", "a web page or XML"),
             (b'<?xml version="1.0"?><tickets/>', "a web page or XML"),
             (b"\x00\x01\x02\x03\x04\x05\x06\x07" * 100, "binary, not text"),

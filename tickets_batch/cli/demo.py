@@ -36,9 +36,10 @@ expect. To point it at your own model and tickets:
 @verb()
 @click.pass_obj
 def demo_command(call: Call) -> int:
-    """Classify sixty tickets on a small real model on this machine, through queue, admission and database.
+    """Classify sixty tickets on a small real model on this machine.
 
-    Takes a minute or two on two cores, needs no network and no settings, and leaves nothing behind.
+    They go through queue, admission and database like any others. Takes a minute or two on two cores, needs no network
+    and no settings, and leaves nothing behind.
     """
     find_weights()
     with tempfile.TemporaryDirectory(prefix="tickets-batch-demo-") as folder:

@@ -25,7 +25,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "scheduler": ("services", "Run the scheduler."),
     "worker": ("services", "Run worker processes."),
     "up": ("services", "Run everything on this machine, supervised."),
-    "demo": ("demo", "See everything at work on this machine."),
+    "demo": ("demo", "Classify sixty tickets on a small real model on this machine."),
     "doctor": ("doctor", "Check every connection and setting."),
     "db": ("db", "Look after the database."),
 }

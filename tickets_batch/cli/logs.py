@@ -5,7 +5,7 @@ import sys
 import time
 
 # These write a line or more for every request or task.
-CHATTY = ("httpx2", "httpcore2", "openai", "celery.app.trace", "celery.worker.strategy", "kombu", "asyncio")
+CHATTY = ("httpx2", "httpcore2", "openai", "celery.app.trace", "celery.worker.strategy", "kombu", "asyncio", "alembic")
 
 
 def log_to_stderr(debug: bool) -> None:

@@ -29,8 +29,7 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:
         if call.debug:
             traceback.print_exc()
-        if isinstance(error, OSError):
-            _drop_output()
+        _drop_output()
         lines, code = _told(error)
         for line in lines:
             print(f"tickets-batch: {line}", file=sys.stderr)

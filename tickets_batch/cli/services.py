@@ -10,6 +10,7 @@ import click
 
 from tickets_batch.cli.database import opened
 from tickets_batch.cli.frame import Call, verb
+from tickets_batch.cli.ledgers import Ledgers
 from tickets_batch.cli.logs import log_to_stderr
 from tickets_batch.local.parent import die_with_parent
 from tickets_batch.local.services import IN_ORDER, EmbeddedServices, child_environment, worker_program
@@ -60,8 +61,7 @@ def up_command(call: Call) -> None:
     """
     settings = call.settings()
     stop = _told_to_stop()
-    with opened(settings):
-        pass
+    _check(settings)
     with EmbeddedServices(settings, IN_ORDER, said=_say) as services:
         running = [service for service in IN_ORDER if services.owns(service)]
         _say(f"running {', '.join(running)}" if running else "another command runs everything already: standing by")
@@ -76,13 +76,21 @@ def _service(call: Call) -> Iterator[tuple[Settings, threading.Event]]:
     stop = _told_to_stop()
     log_to_stderr(call.debug)
     settings = call.settings()
-    with opened(settings):
-        pass
+    _check(settings)
     if settings.redis_url is not None:
         yield settings, stop
         return
     with EmbeddedServices(settings, ["valkey"], said=_say) as services:
         yield services.settings, stop
+
+
+def _check(settings: Settings) -> None:
+    """What is not there at the start is said at once; later it is waited for. Raises UserError."""
+    with opened(settings):
+        pass
+    if settings.redis_url is not None:
+        with Ledgers(settings) as ledgers:
+            ledgers.require()
 
 
 def _supervise_workers(settings: Settings, processes: int, stop: threading.Event) -> None:
