@@ -3,6 +3,7 @@
 import signal
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from sqlalchemy import func, select
@@ -58,7 +59,7 @@ def test_worker_scheduler_and_valkey_are_killed_during_one_night(night: Night, e
     for done, verb in ((100, "worker"), (300, "scheduler"), (500, "valkey")):
         night.wait_until_done(done)
         killed.append(night.kill(verb))
-        wait_until(lambda verb=verb, was=killed[-1]: came_back(night, verb, was), f"the {verb} to come back", 30)
+        wait_until(partial(came_back, night, verb, killed[-1]), f"the {verb} to come back", 30)
     assert command.wait(120) == 0, command.err
     assert night.processes() == []
     for name in ("worker", "scheduler", "valkey"):

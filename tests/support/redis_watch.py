@@ -90,7 +90,8 @@ class RedisWatch:
             b"zset": lambda key: self._client.zrange(key, 0, -1, withscores=True),
             b"none": lambda _: b"",
         }
-        return repr(read[self._client.type(name)](name)).encode()
+        kind: Any = self._client.type(name)
+        return repr(read[kind](name)).encode()
 
 
 def unfolded(text: bytes) -> bytes:
