@@ -7,6 +7,7 @@ from pydantic_core import from_json
 from jobs.outcomes import Usage
 
 ANSWER_CHARS = 64 * 1024
+MOST_TOKENS = 2**31 - 1
 WHITE_SPACE_CHARS = 100  # in a row: constrained decoding has run away
 
 
@@ -107,4 +108,5 @@ class Reply:
 
 
 def _count(value: object) -> int:
-    return value if isinstance(value, int) and value > 0 else 0
+    """A number of tokens as far as it can be one; beyond, the engine has not said."""
+    return value if isinstance(value, int) and 0 < value <= MOST_TOKENS else 0

@@ -5,6 +5,7 @@ stops a batch.
 """
 
 import asyncio
+import logging
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
@@ -18,14 +19,16 @@ from jobs.store.database import Database
 from scheduler.capacity import Amount
 from scheduler.permit import Ask, Reason, Refusal
 from tests.engine.answer import ticket_hash
-from tests.engine.faults import Fault, Rule
+from tests.engine.faults import KINDS, Fault, Rule
 from tests.engine.process import EngineThread
 from tests.engine.profile import EngineProfile
 from tests.support.aftermath import Aftermath, aftermath, answered, calls
+from tests.support.redis_watch import RedisWatch
 from tests.support.shift import POLICY, POOL, SPEC, Shift, at_work, play, pool_settings, with_spec
 from tests.support.skipping import RunningClock
 from tests.support.valkey import ValkeyServer
 from tests.support.wait import wait_until_async
+from tickets_batch.cli.logs import CHATTY
 from tickets_batch.settings import Secret
 from workers.client import RAW_CHARS
 
@@ -355,3 +358,25 @@ def test_what_no_ticket_can_help_blocks_the_batch_until_it_is_mended(
             assert answered(engine, texts) == [1] * 60
 
     play(scene)
+
+
+# Whatever goes wrong, what a ticket says stays between the database and the engine.
+
+
+def test_no_ticket_s_text_is_in_redis_or_in_the_log(
+    database: Database, valkey: ValkeyServer, engine: EngineThread, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    for name in CHATTY:
+        caplog.set_level(logging.INFO, logger=name)  # as with --debug
+    secret = "my parcel to 12 Rosemary Lane"
+    kinds = sorted(KINDS - {"stall", "late_abort", "401", "403", "404", "schema_refused"})
+    bad = [f"Where is {secret}? [[fault:{kind} times=1]]" for kind in kinds]
+    with RedisWatch(valkey.url) as watch:
+        finished(database, valkey, engine, bad)
+        keys = watch.keys()
+        heard = watch.heard
+    assert b"EVALSHA" in heard.upper()
+    assert {key.name for key in keys} >= {"tickets-batch:{gpu}:epoch", "tickets-batch:{gpu}:totals"}
+    for place in (heard, *(key.content for key in keys), caplog.text.encode()):
+        assert b"Rosemary" not in place

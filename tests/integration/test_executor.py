@@ -151,7 +151,7 @@ def test_a_cancelled_batch_withdraws_what_is_in_flight(
             await driving
             await wait_until_async(lambda: shift.batch().state is BatchState.CANCELLED, "the batch to close")
             assert {row.state for row in shift.rows().values()} == {JobState.CANCELLED}
-            assert slow_engine.state()["running"] == 0
+            await wait_until_async(lambda: slow_engine.state()["running"] == 0, "the engine to notice")
 
     play(scene)
 

@@ -329,9 +329,16 @@ def often_read_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clock, "REREAD_SECONDS", 0.05)
 
 
+@pytest.fixture
+def restarted(postgresql: PostgreSQL, postgresql_url: str) -> Iterator[PostgreSQL]:
+    """The server, for a test that stops it: afterwards it runs, whatever happened, and its database can be dropped."""
+    yield postgresql
+    postgresql.start()
+
+
 @pytest.mark.usefixtures("often_read_clock")
 def test_a_database_that_is_stopped_and_started_again_costs_no_answer(
-    postgresql: PostgreSQL, postgresql_url: str, valkey: ValkeyServer, engine: EngineThread
+    restarted: PostgreSQL, postgresql_url: str, valkey: ValkeyServer, engine: EngineThread
 ) -> None:
     texts = bodies(200)
     database = Database.open(postgresql_url)
@@ -340,12 +347,10 @@ def test_a_database_that_is_stopped_and_started_again_costs_no_answer(
         async with at_work(database, valkey, engine.base_url, texts) as shift:
             async with working(shift):
                 await is_under_way(shift)
-                await asyncio.to_thread(postgresql.stop)
-                try:
-                    await is_idle(shift)
-                    unwritten = len(engine.log())
-                finally:
-                    await asyncio.to_thread(postgresql.start)
+                await asyncio.to_thread(restarted.stop)
+                await is_idle(shift)
+                unwritten = len(engine.log())
+                await asyncio.to_thread(restarted.start)
                 assert unwritten - shift.batch().succeeded <= UNWRITTEN + SLOTS
                 assert unwritten < len(texts)
             assert_all_answered_once(shift, engine, texts)
@@ -357,7 +362,7 @@ def test_a_database_that_is_stopped_and_started_again_costs_no_answer(
 
 @pytest.mark.usefixtures("often_read_clock")
 def test_a_batch_can_still_be_cancelled_after_the_database_was_away(
-    postgresql: PostgreSQL, postgresql_url: str, valkey: ValkeyServer, engine: EngineThread
+    restarted: PostgreSQL, postgresql_url: str, valkey: ValkeyServer, engine: EngineThread
 ) -> None:
     engine.set_profile(step_base_seconds=0.5)
     engine.change_settings(answer_tokens=24)
@@ -367,8 +372,8 @@ def test_a_batch_can_still_be_cancelled_after_the_database_was_away(
         async with at_work(database, valkey, engine.base_url, bodies(40), lease_seconds=60) as shift:
             async with working(shift):
                 await wait_until_async(lambda: shift.executor.in_flight == SLOTS, "all slots to be taken")
-                await asyncio.to_thread(postgresql.stop)
-                await asyncio.to_thread(postgresql.start)
+                await asyncio.to_thread(restarted.stop)
+                await asyncio.to_thread(restarted.start)
                 assert shift.executor.in_flight == SLOTS
                 await asyncio.to_thread(batches.cancel, database, shift.batch_id)
             assert aftermath(database, shift.batch_id).states == {"cancelled": 40}

@@ -213,7 +213,7 @@ class Night:
     def processes(self, verb: str | None = None) -> list[psutil.Process]:
         """The living processes of this night, of one verb (or `valkey`) or of all."""
         found = [process for process in psutil.process_iter() if self._is_ours(process)]
-        return [process for process in found if verb is None or _verb(process) == verb]
+        return [process for process in found if verb is None or verb_of(process) == verb]
 
     def one(self, verb: str) -> psutil.Process:
         """One living process of that verb, as soon as there is one."""
@@ -278,7 +278,7 @@ def hash_as_sent(body: str) -> str:
     return ticket_hash(as_sent(body))
 
 
-def _verb(process: psutil.Process) -> str:
+def verb_of(process: psutil.Process) -> str:
     """Which part of the product a process is: the verb of its command line, or `valkey`."""
     try:
         words = process.cmdline()

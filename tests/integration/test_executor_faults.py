@@ -1,0 +1,138 @@
+"""Faults of the executor's own and of what it is given: nothing is held for ever, nothing else suffers."""
+
+import asyncio
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+from sqlalchemy import delete
+
+from jobs.job import Finish
+from jobs.outcomes import Succeeded, Usage
+from jobs.states import BatchState
+from jobs.store import claims
+from jobs.store.database import Database
+from jobs.tables import batches as batches_table
+from scheduler.capacity import Amount
+from tests.engine.process import EngineThread
+from tests.engine.profile import EngineProfile
+from tests.support import store
+from tests.support.aftermath import aftermath
+from tests.support.shift import Shift, at_work, play
+from tests.support.valkey import ValkeyServer
+from tests.support.wait import wait_until, wait_until_async
+from workers.writer import Writer
+
+
+@pytest.fixture
+def engine() -> Iterator[EngineThread]:
+    with EngineThread(EngineProfile.instant()) as running:
+        yield running
+
+
+def bodies(count: int) -> list[str]:
+    return [f"Where is parcel {number}?" for number in range(count)]
+
+
+def test_a_flight_that_crashes_holds_neither_its_permit_nor_its_job(
+    database: Database, valkey: ValkeyServer, engine: EngineThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def crash(*_: Any, **__: Any) -> None:
+        raise RuntimeError("a defect")
+
+    async def scene() -> None:
+        async with at_work(database, valkey, engine.base_url, bodies(5), lease_seconds=1.0) as shift:
+            with monkeypatch.context() as broken:
+                broken.setattr(shift.endpoint.client, "classify", crash)
+                driving = asyncio.create_task(shift.drive())
+                await wait_until_async(lambda: shift.batch().running == 5, "the jobs to be taken")
+                await wait_until_async(lambda: holds_nothing(shift), "the permits to come back")
+                await driving
+            await wait_until_async(lambda: claims.reap(database), "the leases to run out")
+            await shift.finish()
+            assert aftermath(database, shift.batch_id).states == {"succeeded": 5}
+
+    async def holds_nothing(shift: Shift) -> bool:
+        return (await shift.ledger.snapshot()).batch == Amount()
+
+    play(scene)
+
+
+def test_a_result_that_cannot_be_written_is_let_go_and_the_others_are_written(database: Database) -> None:
+    batch_id = store.submit(database, 5).batch_id
+    held = store.claim(database, batch_id)
+    unwritable = store.attempt(label="shipping", usage=Usage(2**70, 1))
+    let_go: list[int] = []
+    writer = Writer(database, let_go.extend)
+    for job in held:
+        attempt = unwritable if job is held[2] else store.attempt(label="shipping")
+        writer.put(Finish(job, Succeeded("shipping"), attempt))
+    writer.start()
+    wait_until(lambda: writer.backlog == 0, "everything to be tried")
+    assert writer.close(1)
+    assert sorted(let_go) == [job.id for job in held]
+    states = [row.state for row in store.job_rows(database, batch_id)]
+    assert states == ["succeeded", "succeeded", "running", "succeeded", "succeeded"]
+
+
+def test_jobs_that_come_while_the_worker_stops_go_back_before_it_has_ended(
+    sqlite_url: str, valkey: ValkeyServer, engine: EngineThread
+) -> None:
+    database = Database.open(sqlite_url)
+
+    async def scene() -> None:
+        async with at_work(database, valkey, engine.base_url, bodies(5)) as shift:
+            with closing(sqlite3.connect(str(database.url.database), isolation_level=None)) as other:
+                other.execute("BEGIN IMMEDIATE")
+                driving = asyncio.create_task(shift.drive())
+                await wait_until_async(lambda: shift.executor._driving is not None, "the claim to wait for the lock")
+                stopping = asyncio.create_task(shift.executor.stop(grace_seconds=5))
+                await asyncio.sleep(0)  # it begins
+            assert await stopping
+            assert driving.done()
+            assert aftermath(database, shift.batch_id).states == {"pending": 5}
+
+    play(scene)
+    database.dispose()
+
+
+def test_a_batch_whose_pools_no_worker_knows_is_blocked_and_says_so(
+    database: Database, valkey: ValkeyServer, engine: EngineThread
+) -> None:
+    async def scene() -> None:
+        async with at_work(database, valkey, engine.base_url, bodies(5), pools=("h100", "a100")) as shift:
+            await shift.drive()
+            await wait_until_async(lambda: shift.batch().running == 0, "the jobs to go back")
+            seen = aftermath(database, shift.batch_id)
+            assert str(seen.batch.blocked).startswith("none of its pools (h100, a100) is in the settings")
+            assert (seen.states, set(seen.spent)) == ({"pending": 5}, {0})
+
+    play(scene)
+
+
+def test_a_batch_that_is_purged_under_a_worker_s_hands_ends_its_work(
+    database: Database, valkey: ValkeyServer, engine: EngineThread
+) -> None:
+    engine.set_profile(step_base_seconds=0.05)
+
+    async def scene() -> None:
+        async with at_work(database, valkey, engine.base_url, bodies(200)) as shift:
+            driving = asyncio.create_task(shift.drive())
+            await wait_until_async(lambda: shift.batch().succeeded > 0, "first results")
+            with database.begin() as connection:
+                connection.execute(delete(batches_table))
+            await wait_until_async(driving.done, "the task to end")
+            await wait_until_async(lambda: shift.executor.in_flight == 0, "nothing in flight")
+            other = await at_its_end(shift)
+            assert other is BatchState.COMPLETED
+
+    async def at_its_end(shift: Shift) -> BatchState:
+        """The same worker does another batch from its beginning to its end."""
+        engine.set_profile(step_base_seconds=0.0)
+        shift.batch_id = store.submit(database, [], allow_empty=True).batch_id
+        await shift.drive()
+        return shift.batch().state
+
+    play(scene)
