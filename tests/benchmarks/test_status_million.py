@@ -1,6 +1,7 @@
 """`status` of a batch of a million jobs: one row is read, whatever the size."""
 
 import time
+from pathlib import Path
 from statistics import median
 
 import pytest
@@ -24,7 +25,8 @@ SERIES = {
 QUERY_MS, COMMAND_SECONDS = 20.0, 1.2
 
 
-def test_status_of_a_million_jobs(database: Database, database_url: str, night: Night) -> None:
+def test_status_of_a_million_jobs(database: Database, database_url: str, tmp_path: Path) -> None:
+    night = Night(tmp_path)
     batch_id = submit(database, 1_000).batch_id
     with database.begin() as connection:
         connection.execute(text(SERIES[database.dialect] + COPY))
@@ -39,6 +41,7 @@ def test_status_of_a_million_jobs(database: Database, database_url: str, night: 
         began = time.perf_counter()
         assert night.json("status", batch_id)["request_counts"]["total"] == JOBS
         commands.append(time.perf_counter() - began)
+    night.close()
     print(f"\n{database.dialect}, {JOBS:,} jobs: query {median(queries):.2f} ms, command {median(commands):.2f} s")
     assert median(queries) < QUERY_MS
     assert median(commands) < COMMAND_SECONDS

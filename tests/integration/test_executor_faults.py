@@ -11,8 +11,7 @@ from sqlalchemy import delete
 
 from jobs.job import Finish
 from jobs.outcomes import Succeeded, Usage
-from jobs.states import BatchState
-from jobs.store import claims
+from jobs.store import batches, claims
 from jobs.store.database import Database
 from jobs.tables import batches as batches_table
 from scheduler.capacity import Amount
@@ -20,7 +19,7 @@ from tests.engine.process import EngineThread
 from tests.engine.profile import EngineProfile
 from tests.support import store
 from tests.support.aftermath import aftermath
-from tests.support.shift import Shift, at_work, play
+from tests.support.shift import Shift, at_work, play, submit
 from tests.support.valkey import ValkeyServer
 from tests.support.wait import wait_until, wait_until_async
 from workers.writer import Writer
@@ -112,27 +111,27 @@ def test_a_batch_whose_pools_no_worker_knows_is_blocked_and_says_so(
     play(scene)
 
 
-def test_a_batch_that_is_purged_under_a_worker_s_hands_ends_its_work(
+def test_after_a_batch_was_purged_under_a_worker_s_hands_the_next_can_be_cancelled(
     database: Database, valkey: ValkeyServer, engine: EngineThread
 ) -> None:
-    engine.set_profile(step_base_seconds=0.05)
+    engine.set_profile(step_base_seconds=0.3)
+    engine.change_settings(answer_tokens=24)
 
     async def scene() -> None:
-        async with at_work(database, valkey, engine.base_url, bodies(200)) as shift:
-            driving = asyncio.create_task(shift.drive())
-            await wait_until_async(lambda: shift.batch().succeeded > 0, "first results")
+        async with at_work(database, valkey, engine.base_url, bodies(40)) as shift:
+            await in_flight(shift)
             with database.begin() as connection:
                 connection.execute(delete(batches_table))
-            await wait_until_async(driving.done, "the task to end")
-            await wait_until_async(lambda: shift.executor.in_flight == 0, "nothing in flight")
-            other = await at_its_end(shift)
-            assert other is BatchState.COMPLETED
+            await wait_until_async(lambda: shift.executor.in_flight == 0, "its requests to end", 20)
+            shift.batch_id = submit(database, bodies(40))
+            await in_flight(shift)
+            await asyncio.to_thread(batches.cancel, database, shift.batch_id)
+            await wait_until_async(lambda: shift.batch().state.is_final, "the batch to close", 4)
+            assert aftermath(database, shift.batch_id).states == {"cancelled": 40}
 
-    async def at_its_end(shift: Shift) -> BatchState:
-        """The same worker does another batch from its beginning to its end."""
-        engine.set_profile(step_base_seconds=0.0)
-        shift.batch_id = store.submit(database, [], allow_empty=True).batch_id
-        await shift.drive()
-        return shift.batch().state
+    async def in_flight(shift: Shift) -> None:
+        driving = asyncio.create_task(shift.drive(seconds=0.5))
+        await wait_until_async(lambda: shift.executor.in_flight == 16, "all slots to be taken")
+        await driving
 
     play(scene)

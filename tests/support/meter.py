@@ -5,7 +5,7 @@ from collections import defaultdict
 from types import TracebackType
 from typing import Self
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 
 from tests.support.night import Night, verb_of
 
