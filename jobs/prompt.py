@@ -35,12 +35,6 @@ def build_messages(spec: ClassificationSpec, subject: str, body: str) -> list[di
     return [*(dict(message) for message in shared), {"role": "user", "content": fenced(subject, body)}]
 
 
-def shared_prefix_chars(spec: ClassificationSpec) -> int:
-    """Characters that every prompt of the spec begins with, not counting what a chat template puts around messages."""
-    shared = _shared(spec.instructions, tuple(spec.labels.items()), spec.examples)
-    return sum(len(message["content"]) for message in shared) + len(OPEN) + 1
-
-
 def response_format(spec: ClassificationSpec) -> dict[str, Any]:
     """The JSON schema that constrains the answer: one of the labels and nothing beside it."""
     schema = {

@@ -114,7 +114,7 @@ def test_a_batch_whose_pools_no_worker_knows_is_blocked_and_says_so(
 def test_after_a_batch_was_purged_under_a_worker_s_hands_the_next_can_be_cancelled(
     database: Database, valkey: ValkeyServer, engine: EngineThread
 ) -> None:
-    engine.set_profile(step_base_seconds=0.3)
+    engine.set_profile(step_base_seconds=0.15)
     engine.change_settings(answer_tokens=24)
 
     async def scene() -> None:
