@@ -10,7 +10,7 @@ from jobs.spec import ClassificationSpec
 SPEC = ClassificationSpec(
     labels={"billing": "charges, invoices", "shipping": ""},
     instructions="You sort a shop's tickets.",
-    examples=({"text": "I was charged twice.", "label": "billing"},),  # type: ignore[arg-type]
+    examples=({"text": "I was charged twice.", "label": "billing"},),
 )
 
 texts = st.text(max_size=400)

@@ -138,10 +138,9 @@ class TestFirstRunWithoutAFile:
         monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
         assert load(model="tiny").pool[0].api_key is None
 
-    def test_a_model_must_be_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_a_model_there_is_no_pool_and_readers_still_work(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
-        with pytest.raises(SettingsError, match="add --model NAME"):
-            load()
+        assert load().pool == ()
 
     def test_a_pool_in_the_file_stands_over_the_openai_variables(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")

@@ -97,12 +97,17 @@ class Intent:
         )
 
 
-def _spec(settings: Settings) -> ClassificationSpec:
+def require_pool(settings: Settings) -> None:
+    """Raises SettingsError when there is no model to call."""
     if not settings.pool:
         raise SettingsError(
             "no model is configured: write a [[pool]] in tickets-batch.toml, "
             "or set OPENAI_BASE_URL and add --model NAME"
         )
+
+
+def _spec(settings: Settings) -> ClassificationSpec:
+    require_pool(settings)
     if settings.classification is None:
         raise SettingsError(
             "no labels are configured: write [classification] labels in tickets-batch.toml, or add --labels a,b,c"

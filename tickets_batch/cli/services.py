@@ -10,6 +10,7 @@ import click
 
 from tickets_batch.cli.database import opened
 from tickets_batch.cli.frame import Call, verb
+from tickets_batch.cli.intent import require_pool
 from tickets_batch.cli.ledgers import Ledgers
 from tickets_batch.cli.logs import log_to_stderr
 from tickets_batch.local.parent import die_with_parent
@@ -86,6 +87,7 @@ def _service(call: Call) -> Iterator[tuple[Settings, threading.Event]]:
 
 def _check(settings: Settings) -> None:
     """What is not there at the start is said at once; later it is waited for. Raises UserError."""
+    require_pool(settings)
     with opened(settings):
         pass
     if settings.redis_url is not None:

@@ -131,12 +131,8 @@ def _take_labels(values: dict[str, Any], labels: str) -> None:
 
 def _pool_from_openai_variables(model: str | None) -> list[dict[str, Any]]:
     base_url = os.environ.get("OPENAI_BASE_URL")
-    if not base_url:
+    if not base_url or model is None:  # readers need no pool; who does, says what is missing
         return []
-    if model is None:
-        raise SettingsError(
-            "OPENAI_BASE_URL is set, but no model: add --model NAME, or write a [[pool]] in tickets-batch.toml"
-        )
     pool: dict[str, Any] = {"name": "default", "base_url": base_url, "model": model, "capacity": {"slots": 4}}
     if os.environ.get("OPENAI_API_KEY"):
         pool["api_key"] = {"env": "OPENAI_API_KEY"}
