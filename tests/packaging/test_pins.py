@@ -35,8 +35,8 @@ def test_every_line_is_a_name_a_version_or_a_hash(file: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        f"--index-url https://example.org/simple\ncelery==5.7.0 \\\n    {HASH}\n",
-        f"celery @ https://example.org/celery.whl \\\n    {HASH}\n",
+        f"--index-url https://example.org/index\ncelery==5.7.0 \\\n    {HASH}\n",
+        f"celery @ https://example.org/celery.zip \\\n    {HASH}\n",
         f"git+https://example.org/celery \\\n    {HASH}\n",
         f"celery>=5.7.0 \\\n    {HASH}\n",
         "celery==5.7.0 \\\n    --hash=md5:00\n",
