@@ -51,6 +51,10 @@ test: check  ## the everyday checks and tests (under six minutes on two cores)
 test-long: $(VENV)/.dev  ## the slow tests: kills, four workers on each database, the wheel, the real model
 	@$(BIN)/pytest -m "long and not benchmark" --timeout 600
 
+.PHONY: test-again
+test-again: $(VENV)/.dev  ## the tests that failed last, one at a time
+	@$(BIN)/pytest --last-failed --last-failed-no-failures none --timeout 600
+
 .PHONY: bench
 bench: $(VENV)/.dev  ## the benchmarks, each with its peer in the same run
 	@$(BIN)/pytest -m benchmark --timeout 1800 -s
