@@ -153,8 +153,10 @@ class Executor:
 
         Gives 0 when one was started or has ended, else the seconds after which it is worth asking again.
         """
+        if not self._waiting:
+            return 0.0
         endpoints = [self._endpoints[pool] for pool in brief.pools if pool in self._endpoints]
-        if not endpoints and self._waiting:
+        if not endpoints:
             self._put(Finish(self._waiting.popleft(), Requeued(blocked=_no_pool(brief))))
             return 0.0
         rest_seconds = LOOK_SECONDS
@@ -167,11 +169,9 @@ class Executor:
         return rest_seconds
 
     def _candidates(self, brief: Brief) -> Iterable[Job]:
-        if not self._waiting:
-            return
         first = self._waiting[0]
         yield first
-        smallest = min(self._waiting, key=brief.prompt_bytes, default=first)
+        smallest = min(self._waiting, key=brief.prompt_bytes, default=first)  # none where the first was lost meanwhile
         if smallest is not first:
             yield smallest
 

@@ -54,11 +54,14 @@ class Flight:
             self.endpoint.health.not_made(self.mark)
             await self.endpoint.gate.give_back(self.permit, aborted=True)
             raise
-        await self._give_back(attempt)
-        self._learn(attempt)
-        await self._note_health(attempt)
-        if not self.is_lost:
-            self._hand_over(attempt)
+        try:
+            self._learn(attempt)
+            await self._note_health(attempt)
+            if not self.is_lost:
+                self._hand_over(attempt)
+        finally:
+            # Last: what this answer says of the pool or the batch is known before its place is free for the next.
+            await self._give_back(attempt)
 
     async def _call(self) -> Attempt:
         if self.withdrawn_for is None:

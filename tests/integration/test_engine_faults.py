@@ -192,7 +192,7 @@ def test_a_stall_can_end(instant_engine: EngineThread) -> None:
     heard = ask(instant_engine, "Hello")
     assert json.loads(heard.text)["label"] == expected_label("Hello", LABELS)
     (row,) = instant_engine.log()
-    assert (row.ended_at or 0) - (row.first_token_at or 0) >= 0.2
+    assert (row.ended_at or 0) - (row.first_token_at or 0) > 0.199  # a difference of two wall times
 
 
 def test_a_late_abort_keeps_the_slot_after_the_client_has_gone(slow_engine: EngineThread) -> None:

@@ -111,6 +111,7 @@ def test_a_batch_whose_pools_no_worker_knows_is_blocked_and_says_so(
     play(scene)
 
 
+@pytest.mark.long
 def test_after_a_batch_was_purged_under_a_worker_s_hands_the_next_can_be_cancelled(
     database: Database, valkey: ValkeyServer, engine: EngineThread
 ) -> None:

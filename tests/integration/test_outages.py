@@ -174,6 +174,7 @@ def test_an_engine_that_dies_and_is_started_again_costs_one_attempt_at_most(
         play(lambda: scene(stack))
 
 
+@pytest.mark.long
 def test_a_frozen_engine_costs_one_attempt_at_most(
     skipping_database: Database, running_clock: RunningClock, valkey: ValkeyServer
 ) -> None:
