@@ -118,7 +118,7 @@ class TestFilesThatCannotBeUsed:
             (b"BZh91AY", "a bzip2 archive: unpack it, or use gzip"),
             (b"\xfd7zXZ\0", "an xz archive"),
             (b"\x28\xb5\x2f\xfd\x04", "a zstd archive"),
-            (gzip.compress(gzip.compress(CSV.encode(), mtime=0)), "compressed twice"),
+            (gzip.compress(gzip.compress(CSV.encode(), mtime=0), mtime=0), "compressed twice"),
             (b"<!DOCTYPE html><html><body>Please log in</body></html>", "a web page or XML"),
             (b'<?xml version="1.0"?><tickets/>', "a web page or XML"),
             (b"\x00\x01\x02\x03\x04\x05\x06\x07" * 100, "binary, not text"),
