@@ -23,7 +23,7 @@ class Symptom(StrEnum):
     BLOCKED = "blocked"  # 401, 403, unknown model, schema refused: no job can succeed
     TOO_LARGE = "too_large"  # its tokens could never fit the pool
     WITHDRAWN = "withdrawn"  # pull-back, lost permit
-    STOPPING = "stopping"  # the worker is shutting down, or the batch is paused
+    STOPPING = "stopping"  # the worker is shutting down
     CANCELLED = "cancelled"  # the batch is being cancelled
     DEADLINE = "deadline"  # the batch's deadline has passed
 

@@ -162,7 +162,7 @@ def runnable(db: Database) -> list[BatchWork]:
 
 
 def pause(db: Database, batch_id: str) -> None:
-    """Give out no more jobs; those in flight go back.
+    """Give out no more jobs; those in flight are finished, those claimed and not begun go back.
 
     Raises UserError unless the batch is running; StoreUnavailable.
     """

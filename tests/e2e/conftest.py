@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.engine.process import EngineProcess
+from tests.engine.profile import EngineProfile
 from tests.support.night import Night
+from tests.support.promise import SLOTS
 
 
 @pytest.fixture
@@ -14,3 +17,10 @@ def night(tmp_path: Path) -> Iterator[Night]:
     made = Night(tmp_path)
     yield made
     made.close()
+
+
+@pytest.fixture
+def steady_engine() -> Iterator[EngineProcess]:
+    """An engine with work to interrupt: a ticket beside fifteen others takes about a third of a second."""
+    with EngineProcess(EngineProfile(slots=SLOTS, step_base_seconds=0.02), "--answer-tokens", "12") as running:
+        yield running

@@ -112,7 +112,7 @@ class TestServicesThatAreAway:
 
     @pytest.mark.parametrize(
         "arguments",
-        [(*SUBMIT, "--wait"), ("status",), ("worker",), ("up",)],
+        [(*SUBMIT, "--wait"), ("worker",), ("up",)],
         ids=" ".join,
     )
     def test_the_database_is_away(self, prepared: Night, arguments: tuple[str, ...]) -> None:
@@ -160,11 +160,6 @@ class TestSettingsAndSources:
         assert refused(prepared, *SUBMIT, "--wait").startswith("tickets.csv does not exist")
         assert has_no_batch(prepared)
 
-    def test_the_source_is_no_text(self, prepared: Night) -> None:
-        (prepared.folder / "tickets.csv").write_bytes(bytes(range(256)) * 20)
-        assert "is binary, not text" in refused(prepared, *SUBMIT, "--wait")
-        assert has_no_batch(prepared)
-
     def test_only_debug_shows_where(self, prepared: Night) -> None:
         (prepared.folder / "tickets.csv").unlink()
         shown = prepared.run(*SUBMIT, "--debug", code=1)
@@ -190,10 +185,6 @@ class TestFullDisks:
         assert [path.name for path in saved.folder.glob(".*")] == []
         saved.run("results", "latest", "-o", str(results), code=0)
         assert len(results.read_text().splitlines()) == 1000
-
-    def test_a_device(self, saved: Night) -> None:
-        line = refused(saved, "results", "latest", "-o", "/dev/full")
-        assert line.startswith("cannot write the results to /dev/full: No space left on device")
 
     @pytest.mark.parametrize("count", [3, 1000], ids=["less than a buffer", "more than a buffer"])
     def test_stdout(self, prepared: Night, count: int) -> None:

@@ -9,7 +9,7 @@ from sqlalchemy import func, select
 
 from jobs.states import JobState
 from jobs.tables import attempts, jobs
-from tests.engine.process import EngineProcess, EngineThread
+from tests.engine.process import EngineHandle, EngineProcess, EngineThread
 from tests.engine.profile import EngineProfile
 from tests.support.night import Night, hash_as_sent
 from tests.support.redis_watch import RedisWatch, without_ttl
@@ -51,7 +51,7 @@ def test_a_night(night: Night, instant_engine: EngineThread, database_url: str |
     command = night.start_submit_and_wait()
     wait_until(night.redis_url, "the embedded server's address", 30)
     with RedisWatch(wait_until_it_answers(night)) as redis:
-        wait_until(lambda: in_the_engine(engine) == 16, "as many calls as batch may have", 30)
+        wait_until(lambda: engine.busy() == 16, "as many calls as batch may have", 30)
         assert_nothing_of_tickets(redis)
         engine.thaw()
         assert command.wait(60) == 0, command.err
@@ -88,11 +88,6 @@ def wait_until_it_answers(night: Night) -> str:
     return wait_until(lambda: (url := night.redis_url()) and answers(url) and url, "the embedded server", 30) or ""
 
 
-def in_the_engine(engine: EngineThread) -> int:
-    state = engine.state()
-    return int(state["running"]) + int(state["waiting"])
-
-
 def assert_nothing_of_tickets(redis: RedisWatch) -> None:
     """No key stays for ever, and none holds a word of a ticket; the permits in flight are among what is looked at."""
     keys = redis.keys()
@@ -116,7 +111,7 @@ def assert_all_succeeded(night: Night, tickets: dict[str, str], shown: dict[str,
     assert made == len(tickets)
 
 
-def assert_same_as_the_engine_said(night: Night, tickets: dict[str, str], engine: EngineThread | EngineProcess) -> None:
+def assert_same_as_the_engine_said(night: Night, tickets: dict[str, str], engine: EngineHandle) -> None:
     """Each ticket was asked once, and its label is the one that the engine gave for its text."""
     rows = night.results()
     assert {custom_id: row["label"] for custom_id, row in rows.items()} == night.expected(tickets)

@@ -15,6 +15,7 @@ from tests.engine.process import EngineThread
 from tests.engine.profile import EngineProfile
 from tests.support.command import Command
 from tests.support.night import Night
+from tests.support.redis_watch import RedisWatch, without_ttl
 from tests.support.valkey import ValkeyServer
 from tests.support.wait import wait_until
 
@@ -28,9 +29,10 @@ IMPATIENT = (
 class Site:
     """A scheduler and a worker at work on one database, and the engine that they call."""
 
-    def __init__(self, night: Night, engine: EngineThread) -> None:
+    def __init__(self, night: Night, engine: EngineThread, valkey: ValkeyServer) -> None:
         self.night = night
         self.engine = engine
+        self.valkey = valkey
 
     def submit(self, *bodies: str) -> str:
         """A new batch of these tickets, taken up by the services; its id."""
@@ -52,7 +54,7 @@ class Site:
 
     def wait_until_called(self, count: int = 1) -> None:
         """Wait until the frozen engine holds so many calls."""
-        wait_until(lambda: in_the_engine(self.engine) >= count, f"{count} calls in the engine", 20)
+        wait_until(lambda: self.engine.busy() >= count, f"{count} calls in the engine", 20)
 
     def counts(self, batch_id: str) -> dict[str, int]:
         batch = batches.get(self.night.database(), batch_id)
@@ -73,7 +75,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         night.start("scheduler")
         night.start("worker", "--processes", "1")
         wait_until(lambda: is_complete(night), "a scheduler and a worker", 30)
-        yield Site(night, engine)
+        yield Site(night, engine, valkey)
         night.close()
     valkey.kill()
 
@@ -93,9 +95,12 @@ def is_complete(night: Night) -> bool:
         return False
 
 
-def in_the_engine(engine: EngineThread) -> int:
-    state = engine.state()
-    return int(state["running"]) + int(state["waiting"])
+def let_deadline_pass(night: Night, batch_id: str) -> None:
+    """Set the deadline of a batch at work to this moment."""
+    db = night.database()
+    with db.begin() as connection:
+        soon = db.now() - timedelta(seconds=3)
+        connection.execute(update(batches_table).where(batches_table.c.id == batch_id).values(deadline_at=soon))
 
 
 class TestHowAWaitingSubmitEnds:
@@ -134,7 +139,7 @@ class TestHowAWaitingSubmitEnds:
         site.engine.thaw()
         rows = site.night.results(batch.id)
         assert (len(rows), {row["state"] for row in rows.values()}) == (30, {"cancelled"})
-        wait_until(lambda: in_the_engine(site.engine) == 0, "the engine to be free")
+        wait_until(lambda: site.engine.busy() == 0, "the engine to be free")
         assert {call.outcome for call in site.engine.log()} == {"aborted"}
         name = site.name_of(batch)
         again = site.night.run("submit", "--all", "--input", name, "--wait", code=1)
@@ -187,6 +192,15 @@ class TestABatchAtWork:
         assert follower.out.startswith(f"{batch_id}: completed")
         assert batch_id in [batch["batch_id"] for batch in site.night.json("status")["data"]]
 
+    def test_redis_holds_nothing_of_it_afterwards(self, site: Site) -> None:
+        name = site.write(("Where is the zanzibar?", "Paid for the zanzibar twice"))
+        with RedisWatch(site.valkey.url) as watch:
+            site.night.run("submit", "--all", "--input", name, "--wait", code=0)
+            keys = watch.keys()
+        assert "tickets-batch:{gpu}:epoch" in {key.name for key in keys}
+        assert without_ttl(keys) == []
+        assert [key.name for key in keys if b"zanzibar" in key.content] == []
+
     def test_a_second_submit_adds_what_is_new(self, site: Site) -> None:
         name = site.write(("Where is it?", "Paid twice"))
         first = site.night.json("submit", "--all", "--input", name, "--wait")
@@ -196,14 +210,6 @@ class TestABatchAtWork:
         assert again["batch_id"] == first["batch_id"]
         assert again["request_counts"]["succeeded"] == 3
         assert len(site.engine.log()) == 3
-
-
-def let_deadline_pass(night: Night, batch_id: str) -> None:
-    """Set the deadline of a batch at work to this moment."""
-    db = night.database()
-    with db.begin() as connection:
-        soon = db.now() - timedelta(seconds=3)
-        connection.execute(update(batches_table).where(batches_table.c.id == batch_id).values(deadline_at=soon))
 
 
 class TestWithoutServices:

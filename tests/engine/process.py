@@ -51,6 +51,11 @@ class EngineHandle:
         state: dict[str, Any] = json.loads(self._ask("GET", "/control/state"))
         return state
 
+    def busy(self) -> int:
+        """Calls that are in the engine now, running or waiting."""
+        state = self.state()
+        return int(state["running"]) + int(state["waiting"])
+
     def metrics(self) -> str:
         """The page of /metrics."""
         return self._ask("GET", "/metrics").decode()

@@ -101,7 +101,7 @@ def test_it_migrates_and_runs_a_night(wheel: Path, bare: BareEnvironment, night:
         tickets = night.tickets(f"Where is parcel number {number}?" for number in range(40))
         engine.freeze()
         command = night.start_submit_and_wait()
-        wait_until(lambda: engine.state()["waiting"] + engine.state()["running"] >= 16, "calls in the engine", 30)
+        wait_until(lambda: engine.busy() >= 16, "calls in the engine", 30)
         started = [process.cmdline()[0] for verb in ("scheduler", "worker") for process in night.processes(verb)]
         assert started == [str(bare.python)] * 3
         engine.thaw()

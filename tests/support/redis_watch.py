@@ -82,7 +82,7 @@ class RedisWatch:
             return
 
     def _content(self, name: bytes) -> bytes:
-        read: dict[bytes, Any] = {
+        read: dict[Any, Any] = {
             b"string": self._client.get,
             b"list": lambda key: self._client.lrange(key, 0, -1),
             b"set": self._client.smembers,

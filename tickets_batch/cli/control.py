@@ -44,7 +44,7 @@ def retry_command(call: Call, batch: str, deadline: str | None) -> None:
 @batch_argument
 @click.pass_obj
 def pause_command(call: Call, batch: str) -> None:
-    """Let BATCH rest until `resume`: nothing new starts, and what is in flight goes back."""
+    """Let BATCH rest until `resume`: nothing new starts, and what is in flight is finished."""
     from jobs.store import batches
 
     with opened(call.settings()) as db:
