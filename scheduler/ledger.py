@@ -1,10 +1,9 @@
-"""The ledger of permits in Redis: the only module that talks to it.
+"""The ledger of permits in Redis: with its line, the only module that talks to it.
 
 Every verb is one Lua script that reads the server's clock. Permits are members with an expiry, renewed only while they
 exist and released by their token; keys without traffic expire, except the ledger's epoch (`PERMANENT_KEYS`).
 """
 
-import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Self
@@ -12,11 +11,11 @@ from typing import Any, Self
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialWithJitterBackoff
-from redis.commands.core import AsyncScript
 from redis.exceptions import RedisError
 
 from scheduler import scripts
 from scheduler.capacity import Amount, PoolCapacity
+from scheduler.line import Line
 from scheduler.permit import Ask, Kind, Permit, PublishedLimit, Reason, Refusal, Standing
 from scheduler.snapshot import Snapshot
 from tickets_batch.errors import SettingsError, UserError
@@ -31,7 +30,6 @@ VERBS = (
 )  # fmt: skip
 
 _TIMEOUT_SECONDS = 2.0
-_VERB_SECONDS = 3.0  # repeats and new connections included: holders have results to write and requests to stop
 _LETTER = {Kind.INTERACTIVE: "i", Kind.BATCH: "b"}
 _RETRIES = 2  # every verb may be repeated: after a lost answer it finds what it did
 
@@ -58,10 +56,8 @@ class Ledger:
         # The braces keep one pool's keys together on a cluster.
         self._keys = [f"{PREFIX}:{{{pool}}}:{key}" for key in KEYS]
         amounts = (capacity.total, capacity.protected_interactive, capacity.floor)
-        self._common = [n for a in amounts for n in (a.slots, a.tokens)] + [_ms(lease_seconds)]
-        self._scripts: dict[str, AsyncScript] = {
-            verb: redis.register_script(scripts.compose(verb, clock)) for verb in VERBS
-        }
+        common = [n for a in amounts for n in (a.slots, a.tokens)] + [_ms(lease_seconds)]
+        self._line = Line(redis, {verb: scripts.compose(verb, clock) for verb in VERBS}, self._keys, common)
 
     @classmethod
     def connect(cls, redis_url: str, pool: str, capacity: PoolCapacity, lease_seconds: float = LEASE_SECONDS) -> Self:
@@ -84,7 +80,7 @@ class Ledger:
 
     async def aclose(self) -> None:
         """Close the connections; permits stay until they are released or expire."""
-        await self._redis.aclose()
+        await self._line.aclose()
 
     # --- for holders
 
@@ -179,9 +175,9 @@ class Ledger:
     # --- inside
 
     def _read_snapshot(self, now: int, epoch: str, settled_at: int, numbers: list[int]) -> Snapshot:
-        i_slots, i_tokens, b_slots, b_tokens, r_slots, r_tokens, prefill, _order = numbers[:8]
-        slots, tokens, prefill_limit, limit_until = numbers[8:12]
-        seen_slots, seen_tokens, seen_until, paused_until, waiting, oldest_ms = numbers[12:]
+        i_slots, i_tokens, b_slots, b_tokens, r_slots, r_tokens, prefill, _order, _kept_at = numbers[:9]
+        slots, tokens, prefill_limit, limit_until = numbers[9:13]
+        seen_slots, seen_tokens, seen_until, paused_until, waiting, oldest_ms = numbers[13:]
         floor = self.capacity.floor
         is_published = now < limit_until and now >= settled_at
         limit = Amount(slots, tokens).at_most(self.capacity.most_batch).at_least(floor) if is_published else floor
@@ -208,8 +204,7 @@ class Ledger:
 
     async def _call(self, verb: str, *arguments: str | int) -> Any:
         try:
-            async with asyncio.timeout(_VERB_SECONDS):
-                return await self._scripts[verb](keys=self._keys, args=[*self._common, *arguments])
+            return await self._line.call(verb, *arguments)
         except (RedisError, OSError) as error:
             raise LedgerUnavailable(_why(error)) from error
 

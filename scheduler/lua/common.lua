@@ -12,11 +12,12 @@ local KEEP_MS = 600000
 local NOW = now_ms()
 
 -- i: interactive, b: batch (what is being reclaimed too), r: of that being reclaimed, p: batch prompt tokens without a
--- first token, order: permits ever given
-local FIELDS = { 'i_slots', 'i_tokens', 'b_slots', 'b_tokens', 'r_slots', 'r_tokens', 'p_tokens', 'order' }
+-- first token, order: permits ever given, kept_at: when the keys of the members were last kept from expiring
+local FIELDS = { 'i_slots', 'i_tokens', 'b_slots', 'b_tokens', 'r_slots', 'r_tokens', 'p_tokens', 'order', 'kept_at' }
 local T = {}
-for n, value in ipairs(redis.call('HMGET', TOTALS, unpack(FIELDS))) do
-  T[FIELDS[n]] = tonumber(value or 0)
+local totals = string.gmatch(redis.call('GET', TOTALS) or '', '%S+')
+for _, name in ipairs(FIELDS) do
+  T[name] = tonumber(totals() or 0)
 end
 
 -- A new ledger cannot know what an earlier one gave: until one lease has passed, batch is at its floor.
@@ -71,6 +72,9 @@ local function forget(permit)
 end
 
 local function add(token, kind, tokens, prompt)
+  if T.i_slots + T.b_slots == 0 then
+    T.kept_at = NOW - KEEP_MS -- the first member makes the keys anew, and new keys never expire
+  end
   T.order = T.order + 1
   write({ token = token, kind = kind, tokens = tokens, prompt = prompt, order = T.order,
     at = string.format('%d', NOW), first = false, standing = 'h' })
@@ -84,15 +88,16 @@ local function change(permit, field, value)
 end
 
 local function save()
-  local pairs_to_set = {}
-  for _, name in ipairs(FIELDS) do
-    pairs_to_set[#pairs_to_set + 1] = name
-    pairs_to_set[#pairs_to_set + 1] = string.format('%d', T[name])
+  if math.abs(NOW - T.kept_at) >= KEEP_MS / 10 then -- not at every call; a clock may also be set back
+    T.kept_at = NOW
+    redis.call('PEXPIRE', PERMITS, KEEP_MS)
+    redis.call('PEXPIRE', EXPIRY, KEEP_MS)
   end
-  redis.call('HSET', TOTALS, unpack(pairs_to_set))
-  for _, key in ipairs({ PERMITS, EXPIRY, TOTALS }) do
-    redis.call('PEXPIRE', key, KEEP_MS)
+  local values = {}
+  for n, name in ipairs(FIELDS) do
+    values[n] = string.format('%d', T[name])
   end
+  redis.call('SET', TOTALS, table.concat(values, ' '), 'PX', KEEP_MS)
 end
 
 -- Interactive's own count or what was observed at the engine, whichever is larger.

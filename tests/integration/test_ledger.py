@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 
 import pytest
+from redis.asyncio import Redis
 
 from scheduler.capacity import Amount, PoolCapacity
 from scheduler.ledger import KEYS, PERMANENT_KEYS, PREFIX, Ledger, LedgerUnavailable
@@ -87,6 +88,9 @@ def test_every_key_expires_but_the_named_ones(valkey: ValkeyServer) -> None:
     async def scene() -> None:
         async with opened(valkey) as ledger:
             await ready(ledger)
+            await ledger.release(
+                await take(ledger, Kind.BATCH)
+            )  # the last one out: what comes next makes the keys anew
             permit = await take(ledger, Kind.BATCH)
             await ledger.observe(Amount(1, 1), 5)
             await ledger.pause(5)
@@ -97,6 +101,26 @@ def test_every_key_expires_but_the_named_ones(valkey: ValkeyServer) -> None:
         permanent = {key for key in client.scan_iter() if client.ttl(key) == -1}
         assert client.dbsize() == len(KEYS) - 1  # the last name is a channel
     assert permanent == {f"{PREFIX}:{{gpu}}:{key}" for key in PERMANENT_KEYS}
+
+
+@pytest.mark.parametrize("step_ms", [120_000, -3_600_000])
+def test_keys_in_use_are_kept_also_when_the_clock_is_set(valkey: ValkeyServer, step_ms: int) -> None:
+    clock = "local function now_ms() return tonumber(redis.call('GET', 'test:now')) end"
+    keys = [f"{PREFIX}:{{gpu}}:{key}" for key in ("permits", "expiry", "totals")]
+
+    async def scene() -> None:
+        redis = Redis.from_url(valkey.url, decode_responses=True)
+        await redis.set("test:now", 10_000_000)
+        ledger = Ledger(redis, "gpu", POOL, lease_seconds=3600, clock=clock)
+        permit = await take(ledger, Kind.BATCH)
+        for key in keys:
+            assert await redis.pexpire(key, 60_000)
+        await redis.set("test:now", 10_000_000 + step_ms)
+        await ledger.first_token(permit)
+        assert min([await redis.pttl(key) for key in keys]) > 500_000
+        await ledger.aclose()
+
+    asyncio.run(scene())
 
 
 def test_scripts_that_the_server_forgot_are_loaded_again(valkey: ValkeyServer) -> None:
