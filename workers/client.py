@@ -131,9 +131,10 @@ class ModelClient:
         """One call to the model; what it showed, good or bad, is the result.
 
         The last message is the ticket: no detail repeats its text. `on_first_token` runs on the loop and must not
-        block. Zero prompt tokens mean that the engine did not report its usage; completion tokens are then the pieces
-        of text that came. A cancelled call closes its connection, so that the engine stops, and raises CancelledError;
-        `withdrawn` makes the attempt of it from `in_flight`.
+        block; it is not called where the whole answer came at once. Zero prompt tokens mean that the engine did not
+        report its usage; completion tokens are then the pieces of text that came. A cancelled call closes its
+        connection, so that the engine stops, and raises CancelledError; `withdrawn` makes the attempt of it from
+        `in_flight`.
         """
         call = in_flight or InFlight()
         call.started_at = self._now()
@@ -172,6 +173,7 @@ class ModelClient:
     ) -> None:
         """Send the request and read its answer into `reply` and `call`, until its end or until it is of no use."""
         parser = EventParser()
+        loop = asyncio.get_running_loop()
         posted = await self._openai.post(
             self._url,
             content=body,
@@ -189,12 +191,12 @@ class ModelClient:
                 if reply.tokens and call.ttft_seconds is None:
                     call.ttft_seconds = self._monotonic() - call.started
                     if on_first_token is not None:
-                        on_first_token()
+                        loop.call_soon(_tell, on_first_token, reply)  # after what has already come in was read
                 call.tokens, call.usage, call.is_over = reply.tokens, reply.usage, reply.complete
                 if reply.error or reply.runaway:
                     return
                 if reply.done:
-                    deadline.reschedule(asyncio.get_running_loop().time() + AFTER_END_SECONDS)
+                    deadline.reschedule(loop.time() + AFTER_END_SECONDS)
             for data in parser.close():
                 reply.take(data)
         finally:
@@ -244,6 +246,11 @@ class ModelClient:
         if call.ttft_seconds is None:
             return Finding(Symptom.TIMED_OUT, f"no first token within {seconds}")
         return Finding(Symptom.TIMED_OUT, f"not done within {seconds}, {call.tokens} tokens in")
+
+
+def _tell(on_first_token: Callable[[], None], reply: Reply) -> None:
+    if not reply.complete:
+        on_first_token()
 
 
 async def _refuse_what_is_no_stream(response: httpx2.Response) -> None:

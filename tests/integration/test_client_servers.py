@@ -59,6 +59,19 @@ def test_connections_are_kept_and_bounded() -> None:
     assert served.label == "billing"
 
 
+def test_a_first_token_that_came_with_the_whole_answer_is_not_reported() -> None:
+    told: list[bool] = []
+
+    async def call(server: CannedServer) -> Attempt:
+        async with client_of(server.base_url) as client:
+            return await ask(client, on_first_token=lambda: told.append(True))
+
+    pieces = (event('{"label": "billing"}'), event(finish_reason="stop"), DONE, b"")
+    attempt = at_server(CannedServer(STREAM_HEAD + b"".join(map(framed, pieces))), call)
+    assert (attempt.label, told) == ("billing", [])
+    assert attempt.ttft_seconds is not None
+
+
 def test_the_deadline_holds_although_bytes_keep_coming() -> None:
     attempt = attempt_against(STREAM_HEAD, for_ever=framed(b": still here\n\n"), timeout=0.3)
     assert (attempt.symptom, attempt.detail) == (Symptom.TIMED_OUT, "no first token within 0.3 s")
