@@ -4,11 +4,19 @@
 property test drives both with the same histories. The simulator admits with `Book` itself.
 """
 
-from collections.abc import Callable, Iterable
+import math
+from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from scheduler.capacity import NOTHING, Amount, PoolCapacity
+from scheduler import pull_back
+from scheduler.capacity import NOTHING, Amount, PoolCapacity, total
+from scheduler.headroom import headroom
 from scheduler.permit import Ask, Kind, Permit, PublishedLimit, Reason, Refusal, Standing
+from scheduler.snapshot import FirstToken, Snapshot
+
+FLOOR_HOLD_MS = 1000  # so long the chat's first tokens, or its own prompts, may keep batch even from its floor
+RECENT = 256  # first tokens that are remembered
 
 
 @dataclass(slots=True)
@@ -17,10 +25,20 @@ class _Entry:
     tokens: int
     prompt_tokens: int
     order: int
+    expected_ms: int
+    at_ms: int
     expires_at_ms: int
-    has_first_token: bool = False
+    has_first_token: bool
     is_reclaiming: bool = False  # revoked or draining: counted, but no longer batch's to hold
     is_revoked: bool = False
+
+    @property
+    def amount(self) -> Amount:
+        return Amount(1, self.tokens)
+
+    def left_ms(self, now_ms: int) -> float:
+        """How long it will take yet: what is late by so much may well take as much again."""
+        return abs(self.at_ms + self.expected_ms - now_ms) if self.expected_ms else math.inf
 
 
 @dataclass(slots=True)
@@ -37,21 +55,34 @@ class Book:
     observed_until_ms: int = 0
     paused_until_ms: int = 0
     settled_at_ms: int = 0  # until then batch is at its floor: an earlier ledger may have given permits
+    arrivals: int = 0
+    refused: int = 0
+    revoked: int = 0
+    first_tokens: int = 0
+    recent: deque[FirstToken] = field(default_factory=lambda: deque(maxlen=RECENT))
+    note: str = ""
+    beat_at_ms: int | None = None
     _order: int = 0
+    _waiting_since_ms: int = 0  # when the first of the chat requests now without a first token came
+    _batch_at_ms: int = 0  # when batch was last admitted
 
     # --- reading
 
     def held(self, kind: Kind) -> Amount:
         """What a class holds, without what is being reclaimed from it."""
-        return _sum(entry for entry in self.entries.values() if entry.kind is kind and not entry.is_reclaiming)
+        return total(e.amount for e in self.entries.values() if e.kind is kind and not e.is_reclaiming)
 
     def reclaiming(self) -> Amount:
         """What batch was asked to give back, or has withdrawn while the engine may still be working on it."""
-        return _sum(entry for entry in self.entries.values() if entry.is_reclaiming)
+        return total(entry.amount for entry in self.entries.values() if entry.is_reclaiming)
 
     def prefill_tokens(self) -> int:
         """Prompt tokens of batch that have no first token yet."""
         return sum(e.prompt_tokens for e in self.entries.values() if e.kind is Kind.BATCH and not e.has_first_token)
+
+    def waiting(self) -> list[int]:
+        """When each chat request that has no first token yet was admitted, in milliseconds."""
+        return [e.at_ms for e in self.entries.values() if e.kind is Kind.INTERACTIVE and not e.has_first_token]
 
     def interactive_use(self, now_ms: int) -> Amount:
         """Interactive's own count or what was observed at the engine, whichever is larger."""
@@ -64,7 +95,36 @@ class Book:
         if self.published is None or now_ms >= self.published_until_ms or now_ms < self.settled_at_ms:
             return PublishedLimit(floor, floor.tokens)
         limit = self.published.limit.at_most(self.capacity.most_batch).at_least(floor)
-        return PublishedLimit(limit, self.published.prefill_tokens)
+        return PublishedLimit(limit, self.published.prefill_tokens, self.published.outlook)
+
+    def snapshot(self, now_ms: int) -> Snapshot:
+        """Who holds what now, and the limit in force."""
+        self._expire(now_ms)
+        in_force, waiting = self.limit(now_ms), self.waiting()
+        is_published = self.published is not None and self.settled_at_ms <= now_ms < self.published_until_ms
+        return Snapshot(
+            interactive=self.held(Kind.INTERACTIVE),
+            batch=self.held(Kind.BATCH) + self.reclaiming(),
+            reclaiming=self.reclaiming(),
+            prefill_tokens=self.prefill_tokens(),
+            limit=in_force.limit,
+            prefill_limit_tokens=in_force.prefill_tokens,
+            limit_is_published=is_published,
+            observed=self.observed,
+            observed_is_fresh=now_ms < self.observed_until_ms,
+            paused_seconds=max(0, self.paused_until_ms - now_ms) / 1000,
+            interactive_waiting=len(waiting),
+            oldest_waiting_seconds=(now_ms - min(waiting, default=now_ms)) / 1000,
+            epoch="",
+            outlook=in_force.outlook,
+            arrivals=self.arrivals,
+            refused=self.refused,
+            revoked=self.revoked,
+            first_tokens=self.first_tokens,
+            recent=tuple(self.recent),
+            beat_age_seconds=None if self.beat_at_ms is None else (now_ms - self.beat_at_ms) / 1000,
+            note=self.note,
+        )
 
     # --- the verbs
 
@@ -76,15 +136,23 @@ class Book:
         refuse = self._refuse_batch if kind is Kind.BATCH else self._refuse_interactive
         refusal = refuse(ask, now_ms)
         if refusal is not None:
+            self.refused += kind is Kind.INTERACTIVE
             return refusal, []
-        self._add(token, kind, ask, now_ms)
-        return None, self._reclaim(now_ms) if kind is Kind.INTERACTIVE else []
+        self._add(token, kind, ask, now_ms, has_first_token=not ask.streamed)
+        if kind is Kind.BATCH:
+            self._batch_at_ms = now_ms
+            return None, []
+        self.arrivals += 1
+        return None, self._reclaim(now_ms) + self._clear_the_way(now_ms)
 
     def first_token(self, token: str, now_ms: int) -> Standing:
         """The engine has begun to answer: the prompt is no longer in front of anyone."""
         self._expire(now_ms)
-        if token in self.entries:
-            self.entries[token].has_first_token = True
+        entry = self.entries.get(token)
+        if entry is not None and not entry.has_first_token:
+            entry.has_first_token = True
+            self.first_tokens += 1
+            self.recent.appendleft(FirstToken(entry.kind, (now_ms - entry.at_ms) / 1000, entry.prompt_tokens))
         return self._standing(token)
 
     def settle(self, token: str, tokens: int, now_ms: int) -> list[str]:
@@ -108,12 +176,13 @@ class Book:
     def register(self, permit: Permit, now_ms: int) -> Standing:
         """Enter a live holder's permit again after the ledger lost its memory: its request is in flight, so it counts.
 
-        Batch may do so only until the new ledger has settled; later its slot may be another's.
+        Batch may do so only until the new ledger has settled; later its slot may be another's. When it began is not
+        known: nothing waits for its first token.
         """
         self._expire(now_ms)
         may_return = permit.kind is Kind.INTERACTIVE or now_ms < self.settled_at_ms
         if permit.token not in self.entries and may_return:
-            self._add(permit.token, permit.kind, permit.ask, now_ms)
+            self._add(permit.token, permit.kind, permit.ask, now_ms, has_first_token=True)
             self._reclaim(now_ms)
         return self._standing(permit.token)
 
@@ -133,19 +202,25 @@ class Book:
     def revoke(self, target: Amount, now_ms: int) -> list[str]:
         """Ask back what batch holds over `target`, or over its floor where that is more."""
         self._expire(now_ms)
-        return self._ask_back(lambda held: held - target)
+        return self._revoke(pull_back.victims(self._running(now_ms), target, self.capacity.floor))
 
-    def publish(self, limit: PublishedLimit, ttl_ms: int, leader_epoch: int, now_ms: int) -> bool:
+    def publish(self, limit: PublishedLimit, ttl_ms: int, leader_epoch: int, now_ms: int, note: str = "") -> bool:
         """Put a limit in force for `ttl_ms`; False when a newer leader has spoken."""
         if leader_epoch < self.leader_epoch:
             return False
         self.leader_epoch = leader_epoch
-        self.published, self.published_until_ms = limit, now_ms + ttl_ms
+        self.published, self.published_until_ms, self.note = limit, now_ms + ttl_ms, note
         return True
 
-    def observe(self, amount: Amount, ttl_ms: int, now_ms: int) -> None:
-        """Take note of the interactive load seen at the engine."""
+    def observe(self, amount: Amount, ttl_ms: int, now_ms: int) -> list[str]:
+        """Take note of the interactive load seen at the engine; gives the batch permits asked back for it."""
+        self._expire(now_ms)
         self.observed, self.observed_until_ms = amount, now_ms + ttl_ms
+        return self._reclaim(now_ms)
+
+    def beat(self, now_ms: int) -> None:
+        """A gateway or guard is alive: chat that does not show here is not there."""
+        self.beat_at_ms = now_ms
 
     def pause(self, pause_ms: int, now_ms: int) -> None:
         """Admit no batch request for a while; a longer pause stands."""
@@ -158,17 +233,22 @@ class Book:
             return Refusal(Reason.TOO_LARGE)
         if now_ms < self.paused_until_ms:
             return Refusal(Reason.PAUSED, (self.paused_until_ms - now_ms) / 1000)
-        in_use = _sum(entry for entry in self.entries.values() if entry.kind is Kind.BATCH)
+        in_use = self.held(Kind.BATCH) + self.reclaiming()
         wanted = in_use + ask.amount
-        room = self.capacity.total - self.interactive_use(now_ms).at_least(self.capacity.protected_interactive)
-        if not wanted.fits(room):
+        chat = self.interactive_use(now_ms)
+        if not wanted.fits(self.capacity.total - chat.at_least(self.capacity.protected_interactive)):
             return Refusal(Reason.PROTECTED)
         in_force = self.limit(now_ms)
+        room = headroom(self.capacity, in_force, chat, in_use.slots, ask.expected_ms / 1000)
         # When batch holds nothing, one ticket larger than the limit may run: else it never would.
-        if not wanted.fits(in_force.limit) and in_use.slots > 0:
+        if not wanted.fits(room) and in_use.slots > 0:
             return Refusal(Reason.LIMIT)
+        is_above_floor = not wanted.fits(self.capacity.floor)
+        if self.waiting() and (is_above_floor or now_ms - self._waiting_since_ms < FLOOR_HOLD_MS):
+            return Refusal(Reason.FIRST_TOKEN)
         prefilling = self.prefill_tokens()
-        if prefilling > 0 and prefilling + ask.prompt_tokens > in_force.prefill_tokens:
+        is_too_much = prefilling > 0 and prefilling + ask.prompt_tokens > in_force.prefill_tokens
+        if is_too_much and (is_above_floor or now_ms - self._batch_at_ms < FLOOR_HOLD_MS):
             return Refusal(Reason.PREFILL)
         return None
 
@@ -181,27 +261,47 @@ class Book:
 
     def _reclaim(self, now_ms: int) -> list[str]:
         """Ask back what stands in interactive's way."""
-        in_use = self.interactive_use(now_ms)
-        return self._ask_back(lambda held: in_use + held - self.capacity.total)
+        room = self.capacity.total - self.interactive_use(now_ms)
+        return self._revoke(pull_back.victims(self._running(now_ms), room, self.capacity.floor))
 
-    def _ask_back(self, excess: Callable[[Amount], Amount]) -> list[str]:
-        """Revoke the youngest without a first token first, until nothing is in excess or batch is at its floor."""
-        floor, held, victims = self.capacity.floor, self.held(Kind.BATCH), []
-        candidates = [(e.has_first_token, -e.order, t) for t, e in self.entries.items() if _can_be_revoked(e)]
-        for _, _, token in sorted(candidates):
-            over = excess(held).at_most(held - floor)
-            if over.slots <= 0 and over.tokens <= 0:
-                break
-            entry = self.entries[token]
-            entry.is_reclaiming = entry.is_revoked = True
-            held -= Amount(1, entry.tokens)
-            victims.append(token)
-        return victims
+    def _clear_the_way(self, now_ms: int) -> list[str]:
+        """Ask back the prompts that a chat request would wait behind."""
+        outlook = self.limit(now_ms).outlook
+        if outlook.prefill_rate == 0:
+            return []
+        running = self._running(now_ms)
+        most, rate = outlook.prefill_ahead_tokens, outlook.prefill_rate
+        return self._revoke(pull_back.in_front(running, most, rate, self.capacity.floor))
 
-    def _add(self, token: str, kind: Kind, ask: Ask, now_ms: int) -> None:
+    def _running(self, now_ms: int) -> list[pull_back.Running]:
+        return [
+            pull_back.Running(
+                token, e.order, e.amount, e.has_first_token, e.left_ms(now_ms), e.prompt_tokens, now_ms - e.at_ms
+            )
+            for token, e in self.entries.items()
+            if e.kind is Kind.BATCH and not e.is_reclaiming
+        ]
+
+    def _revoke(self, tokens: list[str]) -> list[str]:
+        for token in tokens:
+            self.entries[token].is_reclaiming = self.entries[token].is_revoked = True
+        self.revoked += len(tokens)
+        return tokens
+
+    def _add(self, token: str, kind: Kind, ask: Ask, now_ms: int, *, has_first_token: bool) -> None:
+        if kind is Kind.INTERACTIVE and not has_first_token and not self.waiting():
+            self._waiting_since_ms = now_ms
         self._order += 1
-        expires_at_ms = now_ms + self.lease_ms
-        self.entries[token] = _Entry(kind, ask.amount.tokens, ask.prompt_tokens, self._order, expires_at_ms)
+        self.entries[token] = _Entry(
+            kind,
+            ask.amount.tokens,
+            ask.prompt_tokens,
+            self._order,
+            ask.expected_ms,
+            at_ms=now_ms,
+            expires_at_ms=now_ms + self.lease_ms,
+            has_first_token=has_first_token,
+        )
 
     def _standing(self, token: str) -> Standing:
         entry = self.entries.get(token)
@@ -212,15 +312,3 @@ class Book:
     def _expire(self, now_ms: int) -> None:
         for token in [token for token, entry in self.entries.items() if entry.expires_at_ms <= now_ms]:
             del self.entries[token]
-
-
-def _can_be_revoked(entry: _Entry) -> bool:
-    return entry.kind is Kind.BATCH and not entry.is_reclaiming
-
-
-def _sum(entries: Iterable[_Entry]) -> Amount:
-    slots = tokens = 0
-    for entry in entries:
-        slots += 1
-        tokens += entry.tokens
-    return Amount(slots, tokens)

@@ -1,5 +1,6 @@
 """How much a pool carries, on both axes, and what each class owns of it."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -32,6 +33,15 @@ class Amount:
 NOTHING = Amount()
 
 
+def total(amounts: Iterable[Amount]) -> Amount:
+    """All of them together."""
+    slots = tokens = 0
+    for amount in amounts:
+        slots += amount.slots
+        tokens += amount.tokens
+    return Amount(slots, tokens)
+
+
 @dataclass(frozen=True, slots=True)
 class PoolCapacity:
     """What a pool carries, and what each class owns of it. Raises ValueError when the shares exceed the whole."""
@@ -43,6 +53,11 @@ class PoolCapacity:
     def __post_init__(self) -> None:
         if not (self.protected_interactive + self.floor).fits(self.total):
             raise ValueError("the protected shares exceed the capacity")
+
+    @property
+    def is_dedicated(self) -> bool:
+        """True when all of it is batch's own: there is no chat to look out for."""
+        return self.floor == self.total
 
     @property
     def shared(self) -> Amount:

@@ -16,21 +16,22 @@ from redis.exceptions import RedisError
 from scheduler import scripts
 from scheduler.capacity import Amount, PoolCapacity
 from scheduler.line import Line
-from scheduler.permit import Ask, Kind, Permit, PublishedLimit, Reason, Refusal, Standing
-from scheduler.snapshot import Snapshot
+from scheduler.permit import Ask, Kind, Outlook, Permit, PublishedLimit, Reason, Refusal, Standing
+from scheduler.snapshot import FirstToken, Snapshot
 from tickets_batch.errors import SettingsError, UserError
 
 LEASE_SECONDS = 5.0
 PREFIX = "tickets-batch"
-KEYS = ("permits", "expiry", "totals", "limit", "epoch", "observed", "paused", "revoked")
+KEYS = ("permits", "expiry", "totals", "limit", "epoch", "observed", "paused", "firsts", "beat", "revoked")
 PERMANENT_KEYS = ("epoch",)
 VERBS = (
     "acquire", "first_token", "settle", "renew", "register", "release", "drain", "revoke", "publish", "observe",
-    "pause", "found", "snapshot",
+    "pause", "found", "beat", "snapshot",
 )  # fmt: skip
 
 _TIMEOUT_SECONDS = 2.0
 _LETTER = {Kind.INTERACTIVE: "i", Kind.BATCH: "b"}
+_KIND = {letter: kind for kind, letter in _LETTER.items()}
 _RETRIES = 2  # every verb may be repeated: after a lost answer it finds what it did
 
 
@@ -87,7 +88,9 @@ class Ledger:
     async def acquire(self, kind: Kind, ask: Ask) -> Permit | Refusal:
         """Admit one request, or say why not."""
         token = secrets.token_hex(8)
-        answer = await self._call("acquire", token, _LETTER[kind], ask.prompt_tokens, ask.amount.tokens)
+        answer = await self._call(
+            "acquire", token, _LETTER[kind], ask.prompt_tokens, ask.amount.tokens, ask.expected_ms, int(ask.streamed)
+        )
         epoch, reason = answer[0], answer[1]
         if not reason:
             return Permit(token, kind, ask, epoch)
@@ -118,6 +121,10 @@ class Ledger:
                 standings[permit.token] = await self._register(permit)
         return standings
 
+    async def beat(self) -> None:
+        """A gateway or guard is alive: chat that does not show in the ledger is not there."""
+        await self._call("beat")
+
     async def release(self, permit: Permit) -> None:
         """Give a permit back."""
         await self._call("release", permit.token)
@@ -143,11 +150,15 @@ class Ledger:
 
     # --- for the scheduler
 
-    async def publish(self, limit: PublishedLimit, ttl_seconds: float, leader_epoch: int) -> bool:
-        """Put a limit in force for `ttl_seconds`; False when a newer leader has spoken."""
-        amount = limit.limit
+    async def publish(self, limit: PublishedLimit, ttl_seconds: float, leader_epoch: int, note: str = "") -> bool:
+        """Put a limit in force for `ttl_seconds`; False when a newer leader has spoken. `note` says why it is so."""
+        amount, o = limit.limit, limit.outlook
+        outlook = (
+            f"{o.high.slots} {o.high.tokens} {o.arrivals_milli} {o.request_tokens} "
+            f"{o.reserve} {o.prefill_rate} {o.prefill_ahead_tokens}"
+        )
         answer = await self._call(
-            "publish", amount.slots, amount.tokens, limit.prefill_tokens, _ms(ttl_seconds), leader_epoch
+            "publish", amount.slots, amount.tokens, limit.prefill_tokens, _ms(ttl_seconds), leader_epoch, outlook, note
         )
         return bool(answer)
 
@@ -155,9 +166,9 @@ class Ledger:
         """Ask back what batch holds over `target`, or over its floor where that is more; the tokens asked back."""
         return list(await self._call("revoke", target.slots, target.tokens))
 
-    async def observe(self, amount: Amount, ttl_seconds: float) -> None:
-        """Take note of the interactive load seen at the engine."""
-        await self._call("observe", amount.slots, amount.tokens, _ms(ttl_seconds))
+    async def observe(self, amount: Amount, ttl_seconds: float) -> list[str]:
+        """Take note of the interactive load seen at the engine; the batch permits asked back for it."""
+        return list(await self._call("observe", amount.slots, amount.tokens, _ms(ttl_seconds)))
 
     async def pause(self, seconds: float) -> None:
         """Admit no batch request for a while; a longer pause stands."""
@@ -169,44 +180,58 @@ class Ledger:
 
     async def snapshot(self) -> Snapshot:
         """Who holds what now, and the limit in force."""
-        now, epoch, settled_at, *numbers = await self._call("snapshot")
-        return self._read_snapshot(int(now), str(epoch), int(settled_at), [int(number) for number in numbers])
+        numbers, epoch, recent, note = await self._call("snapshot")
+        return _read_snapshot([int(number) for number in numbers], str(epoch), recent, str(note))
 
     # --- inside
-
-    def _read_snapshot(self, now: int, epoch: str, settled_at: int, numbers: list[int]) -> Snapshot:
-        i_slots, i_tokens, b_slots, b_tokens, r_slots, r_tokens, prefill, _order, _kept_at = numbers[:9]
-        slots, tokens, prefill_limit, limit_until = numbers[9:13]
-        seen_slots, seen_tokens, seen_until, paused_until, waiting, oldest_ms = numbers[13:]
-        floor = self.capacity.floor
-        is_published = now < limit_until and now >= settled_at
-        limit = Amount(slots, tokens).at_most(self.capacity.most_batch).at_least(floor) if is_published else floor
-        return Snapshot(
-            interactive=Amount(i_slots, i_tokens),
-            batch=Amount(b_slots, b_tokens),
-            reclaiming=Amount(r_slots, r_tokens),
-            prefill_tokens=prefill,
-            limit=limit,
-            prefill_limit_tokens=prefill_limit if is_published else floor.tokens,
-            limit_is_published=is_published,
-            observed=Amount(seen_slots, seen_tokens),
-            observed_is_fresh=now < seen_until,
-            paused_seconds=max(0, paused_until - now) / 1000,
-            interactive_waiting=waiting,
-            oldest_waiting_seconds=oldest_ms / 1000,
-            epoch=epoch,
-        )
 
     async def _register(self, permit: Permit) -> Standing:
         ask = permit.ask
         kind = _LETTER[permit.kind]
-        return Standing(await self._call("register", permit.token, kind, ask.prompt_tokens, ask.amount.tokens))
+        answer = await self._call("register", permit.token, kind, ask.prompt_tokens, ask.amount.tokens, ask.expected_ms)
+        return Standing(answer)
 
     async def _call(self, verb: str, *arguments: str | int) -> Any:
         try:
             return await self._line.call(verb, *arguments)
         except (RedisError, OSError) as error:
             raise LedgerUnavailable(_why(error)) from error
+
+
+def _read_snapshot(numbers: Sequence[int], epoch: str, recent: Sequence[str], note: str) -> Snapshot:
+    """The numbers come in the order in which `lua/snapshot.lua` gives them."""
+    now, settled_at, i_slots, i_tokens, b_slots, b_tokens, r_slots, r_tokens, prefill, waiting = numbers[:10]
+    arrivals, refused, revoked, first_tokens = numbers[14:18]
+    slots, tokens, prefill_limit, high_slots, high_tokens, *outlook, limit_until = numbers[18:29]
+    seen_slots, seen_tokens, seen_until, paused_until, beat_at, oldest_ms = numbers[29:]
+    return Snapshot(
+        interactive=Amount(i_slots, i_tokens),
+        batch=Amount(b_slots, b_tokens),
+        reclaiming=Amount(r_slots, r_tokens),
+        prefill_tokens=prefill,
+        limit=Amount(slots, tokens),
+        prefill_limit_tokens=prefill_limit,
+        limit_is_published=settled_at <= now < limit_until,
+        observed=Amount(seen_slots, seen_tokens),
+        observed_is_fresh=now < seen_until,
+        paused_seconds=max(0, paused_until - now) / 1000,
+        interactive_waiting=waiting,
+        oldest_waiting_seconds=oldest_ms / 1000,
+        epoch=epoch,
+        outlook=Outlook(Amount(high_slots, high_tokens), *outlook),
+        arrivals=arrivals,
+        refused=refused,
+        revoked=revoked,
+        first_tokens=first_tokens,
+        recent=tuple(_first_token(record) for record in recent),
+        beat_age_seconds=None if beat_at < 0 else (now - beat_at) / 1000,
+        note=note,
+    )
+
+
+def _first_token(record: str) -> FirstToken:
+    letter, ms, prompt_tokens = record.split()
+    return FirstToken(_KIND[letter], int(ms) / 1000, int(prompt_tokens))
 
 
 def _ms(seconds: float) -> int:

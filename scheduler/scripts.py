@@ -3,6 +3,19 @@
 from functools import cache
 from importlib.resources import files
 
+from scheduler import book, headroom, pull_back
+
+# The numbers of the rules, for the Lua by the names that Python has for them.
+NUMBERS = {
+    "RISE_SECONDS": headroom.RISE_SECONDS,
+    "DRAIN_SECONDS": headroom.DRAIN_SECONDS,
+    "RESERVE_DEVIATIONS": headroom.RESERVE_DEVIATIONS,
+    "FLOOR_HOLD_MS": book.FLOOR_HOLD_MS,
+    "RECENT": book.RECENT,
+    "SOON_MS": pull_back.SOON_MS,
+    "SPARE_MS": pull_back.SPARE_MS,
+}
+
 
 @cache
 def read(name: str) -> str:
@@ -12,4 +25,5 @@ def read(name: str) -> str:
 
 def compose(verb: str, clock: str | None = None) -> str:
     """The whole script of a verb. `clock` is Lua that defines `now_ms()`; left out, it is the server's own clock."""
-    return "\n".join([clock or read("clock"), read("common"), read(verb)])
+    numbers = "\n".join(f"local {name} = {number!r}" for name, number in NUMBERS.items())
+    return "\n".join([numbers, clock or read("clock"), read("common"), read(verb)])

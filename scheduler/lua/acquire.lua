@@ -1,6 +1,7 @@
 -- Admit one request, or say why not. Answers { epoch, '', victims ... } or { epoch, reason, retry_after_ms }.
 local token, kind = ARGV[FIRST], ARGV[FIRST + 1]
-local prompt, tokens = tonumber(ARGV[FIRST + 2]), tonumber(ARGV[FIRST + 3])
+local prompt, tokens, expected = tonumber(ARGV[FIRST + 2]), tonumber(ARGV[FIRST + 3]), tonumber(ARGV[FIRST + 4])
+local is_streamed = ARGV[FIRST + 5] == '1'
 local id, settled_at = epoch()
 
 local function refuse_interactive()
@@ -14,14 +15,18 @@ local function refuse_interactive()
   end
 end
 
-local function limit()
-  local published = redis.call('HMGET', LIMIT, 'slots', 'tokens', 'prefill', 'until')
-  if not published[1] or NOW >= tonumber(published[4]) or NOW < settled_at then
-    return FLOOR_SLOTS, FLOOR_TOKENS, FLOOR_TOKENS
-  end
-  local slots = math.max(FLOOR_SLOTS, math.min(tonumber(published[1]), SLOTS - OWN_I_SLOTS))
-  local most = math.max(FLOOR_TOKENS, math.min(tonumber(published[2]), TOKENS - OWN_I_TOKENS))
-  return slots, most, tonumber(published[3])
+-- The most batch may hold, this request included, for the chat to find its room: scheduler/headroom.py.
+local function headroom(chat_slots, chat_tokens)
+  local most_slots, most_tokens, prefill, outlook = limit(settled_at)
+  local expected_s = expected / 1000
+  local share = 1 - math.exp(-expected_s / RISE_SECONDS)
+  local mean = outlook.arrivals / 1000 * math.min(expected_s / math.max(1, T.b_slots), DRAIN_SECONDS)
+  local reserve = math.max(outlook.reserve, mean + RESERVE_DEVIATIONS * math.sqrt(mean))
+  local later_slots = chat_slots + math.max(0, outlook.high_slots - chat_slots) * share
+  local later_tokens = chat_tokens + math.max(0, outlook.high_tokens - chat_tokens) * share
+  local slots = math.floor(SLOTS - later_slots - reserve)
+  local room = math.floor(TOKENS - later_tokens - reserve * outlook.request_tokens)
+  return math.max(FLOOR_SLOTS, math.min(slots, most_slots)), math.max(FLOOR_TOKENS, math.min(room, most_tokens)), prefill
 end
 
 local function refuse_batch()
@@ -33,17 +38,21 @@ local function refuse_batch()
     return 'paused', paused_until - NOW
   end
   local wanted_slots, wanted_tokens = T.b_slots + 1, T.b_tokens + tokens
-  local in_use_slots, in_use_tokens = interactive_use()
-  if wanted_slots > SLOTS - math.max(in_use_slots, OWN_I_SLOTS)
-    or wanted_tokens > TOKENS - math.max(in_use_tokens, OWN_I_TOKENS) then
+  local chat_slots, chat_tokens = interactive_use()
+  if wanted_slots > SLOTS - math.max(chat_slots, OWN_I_SLOTS)
+    or wanted_tokens > TOKENS - math.max(chat_tokens, OWN_I_TOKENS) then
     return 'protected'
   end
-  local limit_slots, limit_tokens, prefill = limit()
+  local room_slots, room_tokens, prefill = headroom(chat_slots, chat_tokens)
   -- When batch holds nothing, one ticket larger than the limit may run: else it never would.
-  if (wanted_slots > limit_slots or wanted_tokens > limit_tokens) and T.b_slots > 0 then
+  if (wanted_slots > room_slots or wanted_tokens > room_tokens) and T.b_slots > 0 then
     return 'limit'
   end
-  if T.p_tokens > 0 and T.p_tokens + prompt > prefill then
+  local is_above_floor = wanted_slots > FLOOR_SLOTS or wanted_tokens > FLOOR_TOKENS
+  if T.w_slots > 0 and (is_above_floor or NOW - T.w_since < FLOOR_HOLD_MS) then
+    return 'first_token'
+  end
+  if T.p_tokens > 0 and T.p_tokens + prompt > prefill and (is_above_floor or NOW - T.batch_at < FLOOR_HOLD_MS) then
     return 'prefill'
   end
 end
@@ -58,15 +67,22 @@ if kind == 'b' then
   reason, retry_after_ms = refuse_batch()
 else
   reason = refuse_interactive()
+  T.refused = T.refused + (reason and 1 or 0)
 end
 if reason then
   save()
   return { id, reason, retry_after_ms or -1 }
 end
-add(token, kind, tokens, prompt)
+add(token, kind, tokens, prompt, expected, not is_streamed)
 local victims = {}
-if kind == 'i' then
+if kind == 'b' then
+  T.batch_at = NOW
+else
+  T.arrivals = T.arrivals + 1
   victims = reclaim()
+  for _, victim in ipairs(clear_the_way(settled_at)) do
+    victims[#victims + 1] = victim
+  end
 end
 save()
 return { id, '', unpack(victims) }

@@ -1,6 +1,6 @@
 -- Put in front of every verb: the pool's state, its clock and the one rule for what is asked back.
 -- The rule stands a second time in scheduler/book.py; a property test holds the two together.
-local PERMITS, EXPIRY, TOTALS, LIMIT, EPOCH, OBSERVED, PAUSED, CHANNEL = unpack(KEYS)
+local PERMITS, EXPIRY, TOTALS, LIMIT, EPOCH, OBSERVED, PAUSED, FIRSTS, BEAT, CHANNEL = unpack(KEYS)
 local SLOTS, TOKENS = tonumber(ARGV[1]), tonumber(ARGV[2])
 local OWN_I_SLOTS, OWN_I_TOKENS = tonumber(ARGV[3]), tonumber(ARGV[4])
 local FLOOR_SLOTS, FLOOR_TOKENS = tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -12,8 +12,13 @@ local KEEP_MS = 600000
 local NOW = now_ms()
 
 -- i: interactive, b: batch (what is being reclaimed too), r: of that being reclaimed, p: batch prompt tokens without a
--- first token, order: permits ever given, kept_at: when the keys of the members were last kept from expiring
-local FIELDS = { 'i_slots', 'i_tokens', 'b_slots', 'b_tokens', 'r_slots', 'r_tokens', 'p_tokens', 'order', 'kept_at' }
+-- first token, w: interactive requests without one and since when there are any, batch_at: when batch was last admitted,
+-- order: permits ever given, kept_at: when the keys of the members were last kept from expiring; counters, ever:
+-- arrivals (interactive admitted), refused (interactive), revoked (batch), firsts (first tokens)
+local FIELDS = {
+  'i_slots', 'i_tokens', 'b_slots', 'b_tokens', 'r_slots', 'r_tokens', 'p_tokens', 'w_slots', 'w_since', 'batch_at',
+  'order', 'kept_at', 'arrivals', 'refused', 'revoked', 'firsts',
+}
 local T = {}
 local totals = string.gmatch(redis.call('GET', TOTALS) or '', '%S+')
 for _, name in ipairs(FIELDS) do
@@ -31,16 +36,18 @@ local function epoch()
   return id, settled_at
 end
 
--- A permit is one string: kind, tokens, prompt tokens, order, acquired at (ms), first token (0|1), standing (h|r|d).
+-- A permit is one string: kind, tokens, prompt tokens, order, acquired at (ms), expected to take (ms, 0: unknown),
+-- first token (0|1), standing (h|r|d).
 local function read(token)
   local record = redis.call('HGET', PERMITS, token)
   if not record then
     return nil
   end
-  local kind, tokens, prompt, order, at, first, standing = string.match(record, '(%a) (%d+) (%d+) (%d+) (%d+) (%d) (%a)')
+  local kind, tokens, prompt, order, at, expected, first, standing =
+    string.match(record, '(%a) (%d+) (%d+) (%d+) (%d+) (%d+) (%d) (%a)')
   return {
     token = token, kind = kind, tokens = tonumber(tokens), prompt = tonumber(prompt), order = tonumber(order),
-    at = at, first = first == '1', standing = standing,
+    at = tonumber(at), expected = tonumber(expected), first = first == '1', standing = standing,
   }
 end
 
@@ -50,6 +57,8 @@ local function count(permit, sign)
   T[k .. '_tokens'] = T[k .. '_tokens'] + sign * permit.tokens
   if k == 'b' and not permit.first then
     T.p_tokens = T.p_tokens + sign * permit.prompt
+  elseif k == 'i' and not permit.first then
+    T.w_slots = T.w_slots + sign
   end
   if permit.standing ~= 'h' then
     T.r_slots = T.r_slots + sign
@@ -60,7 +69,8 @@ end
 local function write(permit)
   redis.call('HSET', PERMITS, permit.token, table.concat({
     permit.kind, string.format('%d', permit.tokens), string.format('%d', permit.prompt),
-    string.format('%d', permit.order), permit.at, permit.first and '1' or '0', permit.standing,
+    string.format('%d', permit.order), string.format('%d', permit.at), string.format('%d', permit.expected),
+    permit.first and '1' or '0', permit.standing,
   }, ' '))
   count(permit, 1)
 end
@@ -71,13 +81,16 @@ local function forget(permit)
   count(permit, -1)
 end
 
-local function add(token, kind, tokens, prompt)
+local function add(token, kind, tokens, prompt, expected, first)
   if T.i_slots + T.b_slots == 0 then
     T.kept_at = NOW - KEEP_MS -- the first member makes the keys anew, and new keys never expire
   end
+  if kind == 'i' and not first and T.w_slots == 0 then
+    T.w_since = NOW
+  end
   T.order = T.order + 1
-  write({ token = token, kind = kind, tokens = tokens, prompt = prompt, order = T.order,
-    at = string.format('%d', NOW), first = false, standing = 'h' })
+  write({ token = token, kind = kind, tokens = tokens, prompt = prompt, order = T.order, at = NOW,
+    expected = expected, first = first, standing = 'h' })
   redis.call('ZADD', EXPIRY, NOW + LEASE_MS, token)
 end
 
@@ -92,6 +105,7 @@ local function save()
     T.kept_at = NOW
     redis.call('PEXPIRE', PERMITS, KEEP_MS)
     redis.call('PEXPIRE', EXPIRY, KEEP_MS)
+    redis.call('PEXPIRE', FIRSTS, KEEP_MS)
   end
   local values = {}
   for n, name in ipairs(FIELDS) do
@@ -110,39 +124,51 @@ local function interactive_use()
   return slots, tokens
 end
 
--- Revoke the youngest without a first token first, while batch holds over its floor and something is in excess.
--- `excess(slots, tokens)` says by how much, given what batch holds.
-local function ask_back(excess)
-  local slots, tokens = T.b_slots - T.r_slots, T.b_tokens - T.r_tokens
-  local function over()
-    local over_slots, over_tokens = excess(slots, tokens)
-    return math.min(over_slots, slots - FLOOR_SLOTS) > 0 or math.min(over_tokens, tokens - FLOOR_TOKENS) > 0
+-- The limit in force: slots, tokens, prefill tokens, and what is expected of the chat.
+local NO_OUTLOOK = { high_slots = 0, high_tokens = 0, arrivals = 0, request_tokens = 0, reserve = 0, rate = 0, ahead = 0 }
+local function limit(settled_at)
+  local published = redis.call('HMGET', LIMIT, 'slots', 'tokens', 'prefill', 'until', 'outlook')
+  if not published[1] or NOW >= tonumber(published[4]) or NOW < settled_at then
+    return FLOOR_SLOTS, FLOOR_TOKENS, FLOOR_TOKENS, NO_OUTLOOK
   end
-  local victims = {}
-  if not over() then
-    return victims
+  local numbers = {}
+  for number in string.gmatch(published[5], '%d+') do
+    numbers[#numbers + 1] = tonumber(number)
   end
-  local candidates = {}
+  local slots = math.max(FLOOR_SLOTS, math.min(tonumber(published[1]), SLOTS - OWN_I_SLOTS))
+  local most = math.max(FLOOR_TOKENS, math.min(tonumber(published[2]), TOKENS - OWN_I_TOKENS))
+  return slots, most, tonumber(published[3]), {
+    high_slots = numbers[1], high_tokens = numbers[2], arrivals = numbers[3], request_tokens = numbers[4],
+    reserve = numbers[5], rate = numbers[6], ahead = numbers[7],
+  }
+end
+
+-- What batch holds and was not asked back, cheapest to lose first: the youngest without a first token.
+local function own_requests()
+  local own = {}
   for _, token in ipairs(redis.call('HKEYS', PERMITS)) do
     local permit = read(token)
     if permit.kind == 'b' and permit.standing == 'h' then
-      candidates[#candidates + 1] = permit
+      -- What is late by so much may well take as much again.
+      permit.left = permit.expected > 0 and math.abs(permit.at + permit.expected - NOW) or math.huge
+      own[#own + 1] = permit
     end
   end
-  table.sort(candidates, function(a, b)
+  table.sort(own, function(a, b)
     if a.first ~= b.first then
       return b.first
     end
     return a.order > b.order
   end)
-  for _, permit in ipairs(candidates) do
-    if not over() then
-      break
-    end
+  return own
+end
+
+local function revoke(victims)
+  for n, permit in ipairs(victims) do
     change(permit, 'standing', 'r')
-    slots, tokens = slots - 1, tokens - permit.tokens
-    victims[#victims + 1] = permit.token
+    victims[n] = permit.token
   end
+  T.revoked = T.revoked + #victims
   if #victims > 0 then
     -- A hint: a subscriber that is reconnecting misses it, and learns the same from its next renewal.
     redis.call('PUBLISH', CHANNEL, table.concat(victims, ' '))
@@ -150,11 +176,65 @@ local function ask_back(excess)
   return victims
 end
 
+-- Ask back what batch holds over a room, or over its floor where that is more, and what does not end by itself soon.
+local function ask_back(room_slots, room_tokens)
+  local slots, tokens = T.b_slots - T.r_slots, T.b_tokens - T.r_tokens
+  local leaving_slots, leaving_tokens = 0, 0
+  local function over()
+    return math.min(slots - leaving_slots - room_slots, slots - FLOOR_SLOTS) > 0
+      or math.min(tokens - leaving_tokens - room_tokens, tokens - FLOOR_TOKENS) > 0
+  end
+  local victims = {}
+  if not over() then
+    return victims
+  end
+  local own = own_requests()
+  for _, permit in ipairs(own) do
+    if permit.left <= SOON_MS then
+      leaving_slots, leaving_tokens = leaving_slots + 1, leaving_tokens + permit.tokens
+    end
+  end
+  for _, permit in ipairs(own) do
+    if not over() then
+      break
+    end
+    if permit.left > SPARE_MS then
+      slots, tokens = slots - 1, tokens - permit.tokens
+      victims[#victims + 1] = permit
+    end
+  end
+  return revoke(victims)
+end
+
 local function reclaim()
   local in_use_slots, in_use_tokens = interactive_use()
-  return ask_back(function(slots, tokens)
-    return in_use_slots + slots - SLOTS, in_use_tokens + tokens - TOKENS
-  end)
+  return ask_back(SLOTS - in_use_slots, TOKENS - in_use_tokens)
+end
+
+-- Ask back the prompts that a chat request would wait behind, beyond a few: what is done of them is guessed from their age.
+local function clear_the_way(settled_at)
+  local _, _, _, outlook = limit(settled_at)
+  if outlook.rate == 0 or T.p_tokens <= outlook.ahead then
+    return {}
+  end
+  local function to_go(permit)
+    return math.max(0, permit.prompt - math.floor((NOW - permit.at) * outlook.rate / 1000))
+  end
+  local slots, tokens, ahead, victims = T.b_slots - T.r_slots, T.b_tokens - T.r_tokens, 0, {}
+  local own = own_requests()
+  for _, permit in ipairs(own) do
+    ahead = ahead + (permit.first and 0 or to_go(permit))
+  end
+  for _, permit in ipairs(own) do
+    if permit.first or ahead <= outlook.ahead then
+      break
+    end
+    if permit.left > SPARE_MS and slots - 1 >= FLOOR_SLOTS and tokens - permit.tokens >= FLOOR_TOKENS then
+      slots, tokens, ahead = slots - 1, tokens - permit.tokens, ahead - to_go(permit)
+      victims[#victims + 1] = permit
+    end
+  end
+  return revoke(victims)
 end
 
 local function standing(permit)

@@ -1,29 +1,28 @@
--- Read everything at one moment. Answers totals, then the limit, epoch, observed load, pause and interactive waiting.
+-- Read everything at one moment. Answers four lists: numbers (clock, settled at, totals, the limit in force, observed load,
+-- pause, beat, oldest interactive request without a first token), epoch, recent first tokens, and the note.
 local id, settled_at = epoch()
-local answer = { NOW, id, settled_at }
+local numbers = { NOW, settled_at }
 for _, name in ipairs(FIELDS) do
-  answer[#answer + 1] = T[name]
+  numbers[#numbers + 1] = T[name]
 end
-local function append(values)
-  for n = 1, values.n do
-    answer[#answer + 1] = tonumber(values[n] or 0)
-  end
-end
-local published = redis.call('HMGET', LIMIT, 'slots', 'tokens', 'prefill', 'until')
-published.n = 4
-append(published)
+local slots, tokens, prefill, outlook = limit(settled_at)
+local published = redis.call('HMGET', LIMIT, 'until', 'note')
 local seen = redis.call('HMGET', OBSERVED, 'slots', 'tokens', 'until')
-seen.n = 3
-append(seen)
-append({ redis.call('GET', PAUSED), n = 1 })
-local waiting, oldest = 0, NOW
-for _, token in ipairs(redis.call('HKEYS', PERMITS)) do
-  local permit = read(token)
-  if permit.kind == 'i' and not permit.first then
-    waiting, oldest = waiting + 1, math.min(oldest, tonumber(permit.at))
+local oldest = NOW
+if T.w_slots > 0 then
+  for _, token in ipairs(redis.call('HKEYS', PERMITS)) do
+    local permit = read(token)
+    if permit.kind == 'i' and not permit.first then
+      oldest = math.min(oldest, permit.at)
+    end
   end
 end
-answer[#answer + 1] = waiting
-answer[#answer + 1] = NOW - oldest
+for _, value in ipairs({
+  slots, tokens, prefill, outlook.high_slots, outlook.high_tokens, outlook.arrivals, outlook.request_tokens,
+  outlook.reserve, outlook.rate, outlook.ahead, published[1] or 0, seen[1] or 0, seen[2] or 0, seen[3] or 0,
+  redis.call('GET', PAUSED) or 0, redis.call('GET', BEAT) or -1, NOW - oldest,
+}) do
+  numbers[#numbers + 1] = tonumber(value)
+end
 save()
-return answer
+return { numbers, id, redis.call('LRANGE', FIRSTS, 0, RECENT - 1), published[2] or '' }
