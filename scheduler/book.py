@@ -105,6 +105,7 @@ class Book:
         return Snapshot(
             interactive=self.held(Kind.INTERACTIVE),
             batch=self.held(Kind.BATCH) + self.reclaiming(),
+            batch_expected_seconds=self._expected_seconds(),
             reclaiming=self.reclaiming(),
             prefill_tokens=self.prefill_tokens(),
             limit=in_force.limit,
@@ -137,7 +138,7 @@ class Book:
         refusal = refuse(ask, now_ms)
         if refusal is not None:
             self.refused += kind is Kind.INTERACTIVE
-            return refusal, []
+            return refusal, self._make_room(now_ms) if refusal.reason is Reason.CAPACITY else []
         self._add(token, kind, ask, now_ms, has_first_token=not ask.streamed)
         if kind is Kind.BATCH:
             self._batch_at_ms = now_ms
@@ -200,9 +201,10 @@ class Book:
             entry.expires_at_ms = now_ms + drain_ms
 
     def revoke(self, target: Amount, now_ms: int) -> list[str]:
-        """Ask back what batch holds over `target`, or over its floor where that is more."""
+        """Ask back what batch holds over `target`, or over its floor where that is more; drainers may end."""
         self._expire(now_ms)
-        return self._revoke(pull_back.victims(self._running(now_ms), target, self.capacity.floor))
+        spare_ms = pull_back.DRAINER_MS
+        return self._revoke(pull_back.victims(self._running(now_ms), target, self.capacity.floor, spare_ms))
 
     def publish(self, limit: PublishedLimit, ttl_ms: int, leader_epoch: int, now_ms: int, note: str = "") -> bool:
         """Put a limit in force for `ttl_ms`; False when a newer leader has spoken."""
@@ -262,7 +264,11 @@ class Book:
     def _reclaim(self, now_ms: int) -> list[str]:
         """Ask back what stands in interactive's way."""
         room = self.capacity.total - self.interactive_use(now_ms)
-        return self._revoke(pull_back.victims(self._running(now_ms), room, self.capacity.floor))
+        return self._revoke(pull_back.victims(self._running(now_ms), room, self.capacity.floor, pull_back.SPARE_MS))
+
+    def _make_room(self, now_ms: int) -> list[str]:
+        """Chat had to be refused: batch goes to its floor, drainers too, before chat asks again."""
+        return self._revoke(pull_back.victims(self._running(now_ms), NOTHING, self.capacity.floor, spare_ms=0))
 
     def _clear_the_way(self, now_ms: int) -> list[str]:
         """Ask back the prompts that a chat request would wait behind."""
@@ -272,6 +278,10 @@ class Book:
         running = self._running(now_ms)
         most, rate = outlook.prefill_ahead_tokens, outlook.prefill_rate
         return self._revoke(pull_back.in_front(running, most, rate, self.capacity.floor))
+
+    def _expected_seconds(self) -> float:
+        expected_ms = [e.expected_ms for e in self.entries.values() if e.kind is Kind.BATCH]
+        return sum(expected_ms) / max(1, len(expected_ms)) / 1000
 
     def _running(self, now_ms: int) -> list[pull_back.Running]:
         return [

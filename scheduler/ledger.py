@@ -200,13 +200,16 @@ class Ledger:
 
 def _read_snapshot(numbers: Sequence[int], epoch: str, recent: Sequence[str], note: str) -> Snapshot:
     """The numbers come in the order in which `lua/snapshot.lua` gives them."""
-    now, settled_at, i_slots, i_tokens, b_slots, b_tokens, r_slots, r_tokens, prefill, waiting = numbers[:10]
-    arrivals, refused, revoked, first_tokens = numbers[14:18]
-    slots, tokens, prefill_limit, high_slots, high_tokens, *outlook, limit_until = numbers[18:29]
-    seen_slots, seen_tokens, seen_until, paused_until, beat_at, oldest_ms = numbers[29:]
+    now, settled_at, i_slots, i_tokens, b_slots, b_tokens, r_slots, r_tokens, prefill, expected_ms, waiting = numbers[
+        :11
+    ]
+    arrivals, refused, revoked, first_tokens = numbers[15:19]
+    slots, tokens, prefill_limit, high_slots, high_tokens, *outlook, limit_until = numbers[19:30]
+    seen_slots, seen_tokens, seen_until, paused_until, beat_at, oldest_ms = numbers[30:]
     return Snapshot(
         interactive=Amount(i_slots, i_tokens),
         batch=Amount(b_slots, b_tokens),
+        batch_expected_seconds=expected_ms / max(1, b_slots) / 1000,
         reclaiming=Amount(r_slots, r_tokens),
         prefill_tokens=prefill,
         limit=Amount(slots, tokens),

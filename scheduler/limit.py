@@ -1,10 +1,158 @@
-"""How much batch may hold now: the pure estimator behind the published limit."""
+"""How much batch may hold: the pure estimator behind the published limit.
 
-from scheduler.capacity import PoolCapacity
-from scheduler.permit import PublishedLimit
+Feed-forward first: it tells the ledger what the chat will need, and the ledger keeps that free at each ask (headroom,
+prefill window, first-token gate). Feedback second: where the chat suffered while batch held more than its floor, batch
+goes back to its floor at once, and one more slot is kept free until it has been calm for a while.
+"""
+
+import math
+from collections import deque
+from dataclasses import dataclass
+from enum import StrEnum
+
+from scheduler.capacity import Amount, PoolCapacity
+from scheduler.headroom import headroom
+from scheduler.permit import Outlook, PublishedLimit
+from scheduler.signals.load import Load
+
+HISTORY_SECONDS = 120.0  # busy moments are looked for in this time
+HIGH_QUANTILE = 0.9  # of the readings in it, what chat held in its busy moments
+RATE_SECONDS = 5.0  # the arrival rate follows within this
+PREFILL_SECONDS = 0.05  # what batch may have on its way to a first token, as the engine's time
+AHEAD_SECONDS = 0.15  # and what may be left of it in front of a chat request: about one step of an engine
+TARGET_SHARE = 0.25  # neither may take more of the TTFT target
+CALM_SECONDS = 3.0  # without a new break, before batch may rise from its floor
+COHORT_SECONDS = 10.0  # one step of the reserve for all that was in flight together
+EASE_SECONDS = 60.0  # without a new break, before the reserve goes down by one step
+STEP_SHARE = 0.05  # of the slots, in one step of the reserve: one of 20
 
 
-def decide(capacity: PoolCapacity) -> PublishedLimit:
-    """The configured maximum: batch's protected minimum and everything shared, with as much prefill as fits it."""
-    most = capacity.most_batch
-    return PublishedLimit(most, most.tokens)
+class Rule(StrEnum):
+    """What keeps batch where it is."""
+
+    DEDICATED = "dedicated"  # the pool is batch's own
+    BLIND = "blind"  # nothing tells of the chat
+    CLOSED = "closed"  # outside the hours in which the shared part is open
+    TTFT = "ttft"  # a chat request got its first token later than the target, or still waits
+    CONGESTION = "congestion"  # requests queue at the engine
+    HEADROOM = "headroom"  # what chat holds and will hold, and the reserve
+    MAXIMUM = "maximum"  # the protected and all of the shared part
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A limit to publish; `room`: what it leaves a request like those in flight, `pull_back`: ask back what is over."""
+
+    published: PublishedLimit
+    rule: Rule
+    room: Amount
+    pull_back: bool
+
+
+class Limit:
+    """Decides for one pool, reading by reading. Times are seconds on any one clock that does not go back."""
+
+    def __init__(self, capacity: PoolCapacity, ttft_target_seconds: float) -> None:
+        self._capacity = capacity
+        self._target_seconds = ttft_target_seconds
+        self._history: deque[tuple[float, Amount]] = deque()
+        self._arrivals_per_second = 0.0
+        self._request_tokens = 0.0
+        self._read_at: float | None = None
+        self._above_floor_at = -math.inf  # when batch last held more than its floor
+        self._red_at = -math.inf
+        self._red_rule = Rule.TTFT
+        self._stepped_at = -math.inf
+        self._extra = 0  # slots of reserve, learned from breaks
+
+    def decide(self, load: Load, now_seconds: float, *, is_open: bool = True) -> Decision:
+        """The limit that suits this reading; `is_open`: the hours let batch into the shared part."""
+        capacity = self._capacity
+        if capacity.is_dedicated:
+            whole = PublishedLimit(capacity.total, capacity.total.tokens)
+            return Decision(whole, Rule.DEDICATED, capacity.total, pull_back=False)
+        self._take_in(load, now_seconds)
+        if load.is_blind:
+            return self._at_floor(load, Rule.BLIND, pull_back=True)
+        self._judge(load, now_seconds)
+        if now_seconds - self._red_at < CALM_SECONDS:
+            return self._at_floor(load, self._red_rule, pull_back=True)
+        if not is_open:
+            return self._at_floor(load, Rule.CLOSED, pull_back=False)
+        published = PublishedLimit(capacity.most_batch, *self._prospect(load))
+        room = self._room(published, load)
+        return Decision(
+            published, Rule.MAXIMUM if room == capacity.most_batch else Rule.HEADROOM, room, pull_back=False
+        )
+
+    # --- feed-forward
+
+    def _take_in(self, load: Load, now: float) -> None:
+        self._history.append((now, load.in_flight))
+        while self._history[0][0] < now - HISTORY_SECONDS:
+            self._history.popleft()
+        if load.in_flight.slots > 0:
+            mean = load.in_flight.tokens / load.in_flight.slots
+            self._request_tokens += (mean - self._request_tokens) * (0.1 if self._request_tokens else 1.0)
+        if self._read_at is not None and now > self._read_at:
+            seconds = now - self._read_at
+            weight = 1 - math.exp(-seconds / RATE_SECONDS)
+            self._arrivals_per_second += (load.arrivals / seconds - self._arrivals_per_second) * weight
+        self._read_at = now
+
+    def _prospect(self, load: Load) -> tuple[int, Outlook]:
+        """The prefill window in tokens, and what is expected of the chat."""
+        rate = load.prefill_rate or 0.0
+        longest_seconds = self._target_seconds * TARGET_SHARE
+        high = self._high()
+        arrivals_milli = round(self._arrivals_per_second * 1000)
+        is_quiet = high.slots == 0 and arrivals_milli == 0
+        return round(rate * min(PREFILL_SECONDS, longest_seconds)), Outlook(
+            high=high,
+            arrivals_milli=arrivals_milli,
+            request_tokens=round(self._request_tokens),
+            reserve=(0 if is_quiet else 1) + self._extra,
+            prefill_rate=round(rate),
+            prefill_ahead_tokens=round(rate * min(AHEAD_SECONDS, longest_seconds)),
+        )
+
+    def _high(self) -> Amount:
+        nth = int(HIGH_QUANTILE * (len(self._history) - 1))
+        return Amount(
+            sorted(amount.slots for _, amount in self._history)[nth],
+            sorted(amount.tokens for _, amount in self._history)[nth],
+        )
+
+    def _room(self, published: PublishedLimit, load: Load) -> Amount:
+        own = load.batch_in_flight.slots
+        return headroom(self._capacity, published, load.in_flight, own, load.batch_expected_seconds)
+
+    # --- feedback
+
+    def _judge(self, load: Load, now: float) -> None:
+        """Find out whether batch has made the chat suffer, and go a step down or up with the reserve."""
+        rule = self._broken(load, now)
+        if not load.batch_in_flight.fits(self._capacity.floor):
+            self._above_floor_at = now
+        step = max(1, int(self._capacity.total.slots * STEP_SHARE))
+        if rule is not None:
+            self._red_at, self._red_rule = now, rule
+            if now - self._stepped_at >= COHORT_SECONDS:
+                self._stepped_at = now
+                self._extra = min(self._extra + step, self._capacity.shared.slots)
+        elif now - max(self._red_at, self._stepped_at) >= EASE_SECONDS:
+            self._stepped_at = now
+            self._extra = max(0, self._extra - step)
+
+    def _broken(self, load: Load, now: float) -> Rule | None:
+        if load.is_congested and self._above_floor_at >= now - CALM_SECONDS:
+            return Rule.CONGESTION
+        # While batch was at its floor it was not batch's doing: judged over the time in which the request waited.
+        longest = max((*load.ttfts_seconds, load.oldest_waiting_seconds))
+        return Rule.TTFT if longest > self._target_seconds and self._above_floor_at >= now - longest else None
+
+    def _at_floor(self, load: Load, rule: Rule, *, pull_back: bool) -> Decision:
+        prefill_tokens, outlook = self._prospect(load)
+        floor = self._capacity.floor
+        is_over = not load.batch_in_flight.fits(floor)
+        return Decision(PublishedLimit(floor, prefill_tokens, outlook), rule, floor, pull_back=pull_back and is_over)

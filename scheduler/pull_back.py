@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from scheduler.capacity import Amount, total
 
 SOON_MS = 100  # what ends within this is as good as gone: asking it back would waste its work and win nothing
-SPARE_MS = 500  # what ends within this is never asked back (a drainer)
+SPARE_MS = 500  # what ends within this is not asked back for a chat request that needs its place
+DRAINER_MS = 1500  # nor what ends within this when batch goes back to its floor: no one request waits for its place
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +23,10 @@ class Running:
     age_ms: int
 
 
-def victims(running: Iterable[Running], room: Amount, floor: Amount) -> list[str]:
+def victims(running: Iterable[Running], room: Amount, floor: Amount, spare_ms: int) -> list[str]:
     """Those to ask back for batch to fit `room`, or its floor where that is more, within SOON_MS.
 
-    The youngest without a first token go first: they have cost least.
+    The youngest without a first token go first: they have cost least. Who ends within `spare_ms` is left to.
     """
     own = sorted(running, key=_cheapest_first)
     held, leaving = total(r.amount for r in own), total(r.amount for r in own if r.left_ms <= SOON_MS)
@@ -34,7 +35,7 @@ def victims(running: Iterable[Running], room: Amount, floor: Amount) -> list[str
         over = (held - leaving - room).at_most(held - floor)
         if over.slots <= 0 and over.tokens <= 0:
             break
-        if candidate.left_ms > SPARE_MS:
+        if candidate.left_ms > spare_ms:
             held -= candidate.amount
             chosen.append(candidate.token)
     return chosen

@@ -14,6 +14,7 @@ NUMBERS = {
     "RECENT": book.RECENT,
     "SOON_MS": pull_back.SOON_MS,
     "SPARE_MS": pull_back.SPARE_MS,
+    "DRAINER_MS": pull_back.DRAINER_MS,
 }
 
 

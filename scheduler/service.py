@@ -1,7 +1,7 @@
 """The scheduler: one leader among any number of them, and its loops.
 
-The control loop runs on an event loop of its own and touches Redis only; dispatch and reap may wait for the database or
-the broker without stopping it.
+The control loop runs on an event loop of its own and touches Redis only; dispatch, reap and samples may wait for the
+database or the broker without stopping it.
 """
 
 import asyncio
@@ -11,13 +11,17 @@ import secrets
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 
 from jobs.store import batches, claims, leader, services
 from jobs.store.database import Database
 from jobs.store.errors import StoreConflict, StoreUnavailable
-from scheduler.control import control
+from scheduler.control import PoolControl, control
 from scheduler.dispatch import Queue, QueueUnavailable, dispatch
-from scheduler.ledger import Ledger
+from scheduler.hours import SharedHours
+from scheduler.journal import Journal
+from scheduler.ledger import Ledger, LedgerUnavailable
+from scheduler.pool_reading import PoolReading
 from scheduler.pools import capacity_of
 from tickets_batch.settings import Settings, reveal
 
@@ -28,11 +32,15 @@ LEASE_SECONDS = 4.0  # a standby takes over within this and one tick
 TICK_SECONDS = 0.5
 REAP_SECONDS = 1.0
 BEAT_SECONDS = 2.0
+LOOK_SECONDS = 1.0
 FORGET_SECONDS = 3600.0
 
 
 class Scheduler:
-    """One scheduler process. `at_once` and `task_seconds` are what its tasks ask of a worker."""
+    """One scheduler process. `at_once` and `task_seconds` are what its tasks ask of a worker.
+
+    Raises SettingsError where a secret that a signal needs is missing.
+    """
 
     def __init__(self, settings: Settings, db: Database, queue: Queue, at_once: int, task_seconds: float) -> None:
         self._db = db
@@ -40,8 +48,13 @@ class Scheduler:
         self._at_once = at_once
         self._task_seconds = task_seconds
         self._identity = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
-        redis_url = reveal(settings.redis_url or "")
-        self._pools = [(redis_url, pool.name, capacity_of(pool)) for pool in settings.pool]
+        self._redis_url = reveal(settings.redis_url or "")
+        self._pools = settings.pool
+        self._hours = {pool.name: SharedHours.of(pool.shared_hours, settings.zone) for pool in settings.pool}
+        self._controls = [
+            PoolControl(pool, ledger, self._hours[pool.name])
+            for pool, ledger in zip(settings.pool, self._ledgers(), strict=True)
+        ]
         self._epoch: int | None = None
         self._stop = threading.Event()
 
@@ -50,6 +63,7 @@ class Scheduler:
         asyncio.run(self._check_redis())
         loops = [
             threading.Thread(target=asyncio.run, args=(self._control(),), name="control", daemon=True),
+            threading.Thread(target=asyncio.run, args=(self._sample(),), name="sample", daemon=True),
             *(
                 threading.Thread(target=self._every, args=(seconds, act), name=act.__name__, daemon=True)
                 for seconds, act in (
@@ -101,15 +115,39 @@ class Scheduler:
             services.forget(self._db, FORGET_SECONDS)
 
     async def _control(self) -> None:
-        ledgers = [Ledger.connect(*pool) for pool in self._pools]
-        task = asyncio.create_task(control(ledgers, lambda: self._epoch))
-        await asyncio.to_thread(self._stop.wait)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        async with AsyncExitStack() as stack:
+            for pool in self._controls:
+                stack.push_async_callback(pool.aclose)
+                await pool.open()
+            task = asyncio.create_task(control(self._controls, lambda: self._epoch))
+            await asyncio.to_thread(self._stop.wait)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _sample(self) -> None:
+        """Keep the journal of the pools; what waits here for the database stops nothing else."""
+        ledgers = self._ledgers()
+        journal = Journal(self._db)
+        while not self._stop.is_set():
+            try:
+                if self._epoch is not None:
+                    journal.note([await self._reading(ledger) for ledger in ledgers])
+            except (StoreUnavailable, StoreConflict, LedgerUnavailable) as error:
+                log.warning("sample: %s", error)
+            except Exception:
+                log.exception("sample failed")
+            await asyncio.to_thread(self._stop.wait, LOOK_SECONDS)
         for ledger in ledgers:
             await ledger.aclose()
 
     # --- inside
+
+    def _ledgers(self) -> list[Ledger]:
+        return [Ledger.connect(self._redis_url, pool.name, capacity_of(pool)) for pool in self._pools]
+
+    async def _reading(self, ledger: Ledger) -> PoolReading:
+        snapshot = await ledger.snapshot()
+        return PoolReading.of(ledger.pool, ledger.capacity, self._hours[ledger.pool], snapshot, self._db.now())
 
     def _every(self, seconds: float, act: Callable[[], None]) -> None:
         """Call `act` again and again; what is away now may be there the next time."""
@@ -123,8 +161,7 @@ class Scheduler:
             self._stop.wait(seconds)
 
     async def _check_redis(self) -> None:
-        for pool in self._pools:
-            ledger = Ledger.connect(*pool)
+        for ledger in self._ledgers():
             try:
                 await ledger.snapshot()
             finally:

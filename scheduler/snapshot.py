@@ -19,7 +19,8 @@ class FirstToken:
 class Snapshot:
     """Who holds what now, and the limit in force.
 
-    `batch` is everything batch has in flight, `reclaiming` the part of it that was asked back or withdrawn;
+    `batch` is everything batch has in flight, for `batch_expected_seconds` each on average, `reclaiming` the part of it
+    that was asked back or withdrawn;
     `limit_is_published` is False when batch stands at its floor for want of a fresh limit. Since the ledger began:
     `arrivals` are the interactive requests admitted, `refused` those refused, `revoked` the batch permits asked back,
     `first_tokens` those of both classes, and `recent` the last of them, newest first. `beat_age_seconds` is the age of
@@ -29,6 +30,7 @@ class Snapshot:
 
     interactive: Amount
     batch: Amount
+    batch_expected_seconds: float
     reclaiming: Amount
     prefill_tokens: int
     limit: Amount

@@ -20,7 +20,7 @@ LINE_SECONDS = 5.0
 class Reading:
     """Where a batch stands at one moment. `permits` and `limit` are None while the ledger cannot be read.
 
-    `note` is what keeps the batch from going on, if anything does.
+    `chat` is how many chat requests are in flight beside it, `note` what keeps the batch from going on, if anything.
     """
 
     total: int
@@ -28,6 +28,7 @@ class Reading:
     failed: int
     permits: int | None
     limit: int | None
+    chat: int = 0
     note: str = ""
 
 
@@ -159,7 +160,7 @@ class Bar:
 
 
 def in_words(reading: Reading, rate: Rate) -> str:
-    """One line: done, failed, rate, time left, permits in use of the limit, and what holds it up."""
+    """One line: done, failed, rate, time left, permits in use of the limit, chat, what holds it up."""
     parts = [f"{reading.done:,} of {reading.total:,} done", f"{reading.failed:,} failed"]
     if (per_second := rate.per_second) is not None:
         parts.append(f"{per_second:,.1f}/s")
@@ -167,6 +168,8 @@ def in_words(reading: Reading, rate: Rate) -> str:
         parts.append(f"{duration(left)} left")
     if reading.permits is not None:
         parts.append(f"permits {reading.permits} of {reading.limit}")
+    if reading.chat:
+        parts.append(f"chat {reading.chat}")
     if reading.note:
         parts.append(reading.note)
     return ", ".join(parts)

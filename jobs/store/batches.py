@@ -161,6 +161,14 @@ def runnable(db: Database) -> list[BatchWork]:
         return [_work(row) for row in connection.execute(query)]
 
 
+def unfinished(db: Database) -> list[str]:
+    """The ids of the batches that have not ended, the nearest deadline first. Raises StoreUnavailable."""
+    is_open = batches.c.state.in_([said(state) for state in BatchState if not state.is_final])
+    in_order = (batches.c.deadline_at.is_(None), batches.c.deadline_at, batches.c.created_at, batches.c.id)
+    with db.read() as connection:
+        return list(connection.execute(select(batches.c.id).where(is_open).order_by(*in_order)).scalars())
+
+
 def pause(db: Database, batch_id: str) -> None:
     """Give out no more jobs; those in flight are finished, those claimed and not begun go back.
 

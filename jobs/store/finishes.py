@@ -192,7 +192,7 @@ def _job_row(finish: Finish, now: datetime) -> Values:
                 "finished_at": None,
                 "not_before": now + rests if rests else None,
                 "spent": int(outcome.spends_attempt),
-                "requeued": 1,
+                "requeued": int(not outcome.keeps_place),
                 "yielded": int(outcome.is_yield),
                 "truncate": outcome.truncate,
             }

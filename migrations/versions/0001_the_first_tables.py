@@ -98,6 +98,9 @@ def upgrade() -> None:
         sa.Column("interactive_slots", sa.Integer(), nullable=False),
         sa.Column("interactive_tokens", sa.BigInteger(), nullable=False),
         sa.Column("interactive_waiting", sa.Integer(), nullable=False),
+        sa.Column("interactive_arrivals", sa.Integer(), nullable=False),
+        sa.Column("interactive_refused", sa.Integer(), nullable=False),
+        sa.Column("revoked", sa.Integer(), nullable=False),
         sa.Column("ttft_seconds", sa.Float()),
         sa.Column("reading_age_seconds", sa.Float()),
         sa.Column("reason", sa.Text(), nullable=False),
@@ -119,6 +122,7 @@ def upgrade() -> None:
         "events",
         sa.Column("id", BIG_ID, nullable=False),
         sa.Column("batch_id", sa.String(length=40)),
+        sa.Column("pool", sa.String(length=40)),
         sa.Column("at", INSTANT, nullable=False),
         sa.Column("kind", sa.String(length=40), nullable=False),
         sa.Column("detail", sa.JSON(), nullable=False),
@@ -126,6 +130,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_events"),
     )
     op.create_index("ix_events_batch_id", "events", ["batch_id"])
+    op.create_index("ix_events_pool", "events", ["pool"])
     op.create_table(
         "jobs",
         sa.Column("id", BIG_ID, nullable=False),

@@ -68,6 +68,9 @@ if kind == 'b' then
 else
   reason = refuse_interactive()
   T.refused = T.refused + (reason and 1 or 0)
+  if reason == 'capacity' then
+    ask_back(0, 0, 0) -- before chat asks again, batch is at its floor: drainers too
+  end
 end
 if reason then
   save()

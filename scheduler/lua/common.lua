@@ -12,11 +12,12 @@ local KEEP_MS = 600000
 local NOW = now_ms()
 
 -- i: interactive, b: batch (what is being reclaimed too), r: of that being reclaimed, p: batch prompt tokens without a
--- first token, w: interactive requests without one and since when there are any, batch_at: when batch was last admitted,
+-- first token, e: how long batch's requests are expected to take (ms, together), w: interactive requests without a first
+-- token and since when there are any, batch_at: when batch was last admitted,
 -- order: permits ever given, kept_at: when the keys of the members were last kept from expiring; counters, ever:
 -- arrivals (interactive admitted), refused (interactive), revoked (batch), firsts (first tokens)
 local FIELDS = {
-  'i_slots', 'i_tokens', 'b_slots', 'b_tokens', 'r_slots', 'r_tokens', 'p_tokens', 'w_slots', 'w_since', 'batch_at',
+  'i_slots', 'i_tokens', 'b_slots', 'b_tokens', 'r_slots', 'r_tokens', 'p_tokens', 'e_ms', 'w_slots', 'w_since', 'batch_at',
   'order', 'kept_at', 'arrivals', 'refused', 'revoked', 'firsts',
 }
 local T = {}
@@ -55,6 +56,9 @@ local function count(permit, sign)
   local k = permit.kind
   T[k .. '_slots'] = T[k .. '_slots'] + sign
   T[k .. '_tokens'] = T[k .. '_tokens'] + sign * permit.tokens
+  if k == 'b' then
+    T.e_ms = T.e_ms + sign * permit.expected
+  end
   if k == 'b' and not permit.first then
     T.p_tokens = T.p_tokens + sign * permit.prompt
   elseif k == 'i' and not permit.first then
@@ -177,7 +181,7 @@ local function revoke(victims)
 end
 
 -- Ask back what batch holds over a room, or over its floor where that is more, and what does not end by itself soon.
-local function ask_back(room_slots, room_tokens)
+local function ask_back(room_slots, room_tokens, spare_ms)
   local slots, tokens = T.b_slots - T.r_slots, T.b_tokens - T.r_tokens
   local leaving_slots, leaving_tokens = 0, 0
   local function over()
@@ -198,7 +202,7 @@ local function ask_back(room_slots, room_tokens)
     if not over() then
       break
     end
-    if permit.left > SPARE_MS then
+    if permit.left > spare_ms then
       slots, tokens = slots - 1, tokens - permit.tokens
       victims[#victims + 1] = permit
     end
@@ -208,10 +212,10 @@ end
 
 local function reclaim()
   local in_use_slots, in_use_tokens = interactive_use()
-  return ask_back(SLOTS - in_use_slots, TOKENS - in_use_tokens)
+  return ask_back(SLOTS - in_use_slots, TOKENS - in_use_tokens, SPARE_MS)
 end
 
--- Ask back the prompts that a chat request would wait behind, beyond a few: what is done of them is guessed from their age.
+-- Ask back the prompts that a chat request would wait behind, beyond a few: what is done of them is guessed by age.
 local function clear_the_way(settled_at)
   local _, _, _, outlook = limit(settled_at)
   if outlook.rate == 0 or T.p_tokens <= outlook.ahead then

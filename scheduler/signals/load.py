@@ -19,7 +19,8 @@ class Load:
     """One reading of the chat. `arrivals` and `ttfts_seconds` are what came since the reading before.
 
     `is_congested`: requests queue at the engine beyond our own. `is_blind`: no source is fresh. `prefill_rate` is what
-    the engine was seen to prefill, in tokens/s, None while unknown.
+    the engine was seen to prefill, in tokens/s, None while unknown. `batch_expected_seconds` is how long the requests
+    that batch has in flight are expected to take, on average.
     """
 
     in_flight: Amount = NOTHING
@@ -28,6 +29,7 @@ class Load:
     arrivals: int = 0
     ttfts_seconds: tuple[float, ...] = ()
     batch_in_flight: Amount = NOTHING
+    batch_expected_seconds: float = 0.0
     is_congested: bool = False
     is_blind: bool = False
     prefill_rate: float | None = None

@@ -21,6 +21,7 @@ class EngineProfile:
     - so a ticket of 500 tokens in and 40 out takes 0.84 s alone, and about 1.5 s beside 19 others.
 
     With `policy="priority"` a *higher* number is served later, as vLLM does; a running sequence is never put back.
+    With "fcfs" a priority does nothing, or is refused with `refuses_priority`: versions of vLLM do either.
     A queue longer than `max_queue` (beyond what free slots will take) is refused; None never refuses, as vLLM.
     The first `prefix_cache_tokens` of a prompt cost nothing once the same prefix has been prefilled.
     The engine notices an abort `abort_delay_steps` steps later than the next step boundary.
@@ -34,6 +35,7 @@ class EngineProfile:
     kv_capacity_tokens: int = 120_000
     context_tokens: int = 32_768
     policy: QueuePolicy = "fcfs"
+    refuses_priority: bool = False
     max_queue: int | None = None
     prefix_cache_tokens: int = 0
     abort_delay_steps: int = 0

@@ -149,7 +149,7 @@ class ModelService:
         if prompt.model != self.settings.model:
             return no_such_model(prompt.model)
         profile = self.driver.core.profile
-        if prompt.priority and profile.policy == "fcfs":
+        if prompt.priority and profile.policy == "fcfs" and profile.refuses_priority:
             return priority_not_enabled(prompt.priority)
         output_tokens = prompt.max_tokens or 1
         if prompt.prompt_tokens + output_tokens > profile.context_tokens:

@@ -84,7 +84,7 @@ class CannedServer:
 
     async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         head = await reader.readuntil(b"\r\n\r\n")
-        length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+        length = next((line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")), b":0")
         self.requests.append(head + await reader.readexactly(int(length.partition(b":")[2])))
         writer.write(self._answer)
         await writer.drain()

@@ -51,6 +51,11 @@ class Shift:
         """One task."""
         await self.executor.drive(self.batch_id, at_once, seconds)
 
+    async def is_pulled_back(self, withdrawn: int) -> bool:
+        """Ask back what is over the floor, as the scheduler does again and again: whether so many were withdrawn."""
+        await self.ledger.revoke(POOL.floor)  # what was about to end is spared, until it is late
+        return self.batch().withdrawn >= withdrawn
+
     async def finish(self) -> None:
         """Task after task, until the batch has ended."""
         async with asyncio.timeout(60):

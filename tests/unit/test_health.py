@@ -42,13 +42,16 @@ class Caller:
     def call(
         self, symptom: Symptom | None, *, job_id: int | None = None, detail: str = "", retry_after: float | None = None
     ) -> float | None:
-        mark = self.health.begin()
+        mark = self.health.begin(probe=True)
         assert mark is not None
         seen = attempt(symptom, detail=detail, retry_after_seconds=retry_after)
         return self.health.end(mark, seen, job_id or next(self._jobs))
 
     def failing(self) -> str | None:
         return self.health.failing
+
+    def blocked(self) -> str | None:
+        return self.health.blocked
 
     def overload_until_paused(self) -> float:
         while True:
@@ -326,3 +329,71 @@ def test_an_engine_that_refuses_everything_for_an_hour_sees_a_probe_now_and_then
     calls, refused, _, _ = simulate([0] * 360, workers=256, call_seconds=1.0)
     assert calls == refused
     assert refused < 256 + 3600 / 30 + 20
+
+
+# An endpoint that is of no use, found out by one call at a time.
+
+
+def test_what_refuses_every_request_is_blocked_until_a_request_is_answered(caller: Caller) -> None:
+    caller.call(None)
+    assert caller.blocked() is None
+    caller.call(Symptom.BLOCKED, detail="HTTP 401: the engine wants a valid key")
+    assert caller.blocked() == "HTTP 401: the engine wants a valid key"
+    assert caller.failing() is None
+    caller.call(None)
+    assert caller.blocked() is None
+    assert caller.health.begin() == caller.health.begin()
+
+
+@pytest.mark.parametrize("symptom", [Symptom.REFUSED, Symptom.TOO_LONG, Symptom.INVALID_OUTPUT])
+def test_a_request_refused_for_its_own_sake_shows_that_others_are_not(caller: Caller, symptom: Symptom) -> None:
+    caller.call(Symptom.BLOCKED)
+    caller.call(symptom)
+    assert caller.blocked() is None
+
+
+def test_a_blocked_endpoint_is_probed_ever_more_rarely(caller: Caller) -> None:
+    caller.call(Symptom.BLOCKED)
+    for wait_seconds in (5, 10, 20, 40, 80, 160, 300, 300):
+        assert caller.health.pause_seconds == wait_seconds
+        caller.clock.seconds += wait_seconds - 0.1
+        assert caller.health.begin() is None
+        caller.clock.seconds += 0.1
+        mark = caller.health.begin()
+        assert mark is not None
+        assert caller.health.begin() is None
+        caller.health.end(mark, attempt(Symptom.BLOCKED), 1)
+
+
+def test_a_failing_endpoint_is_probed_too(caller: Caller) -> None:
+    for _ in range(10):
+        caller.call(Symptom.SERVER_ERROR)
+    assert caller.blocked() == caller.failing()
+    assert caller.health.begin() is None
+    caller.clock.seconds += 5
+    assert caller.health.begin() is not None
+
+
+def test_calls_begun_before_an_endpoint_was_blocked_neither_open_it_nor_prolong_the_wait(caller: Caller) -> None:
+    marks = [caller.health.begin() for _ in range(4)]
+    for mark, symptom in zip(marks, [Symptom.BLOCKED, Symptom.BLOCKED, None, Symptom.BLOCKED], strict=True):
+        assert mark is not None
+        caller.health.end(mark, attempt(symptom), 1)
+    assert caller.blocked()
+    assert caller.health.pause_seconds == 5
+
+
+def test_a_probe_that_was_withdrawn_is_made_again(caller: Caller) -> None:
+    caller.call(Symptom.BLOCKED)
+    caller.clock.seconds += 5
+    mark = caller.health.begin()
+    assert mark is not None
+    caller.health.end(mark, attempt(Symptom.WITHDRAWN), 1)
+    assert caller.health.begin() is not None
+
+
+def test_who_has_no_other_endpoint_need_not_wait_for_the_time_of_a_probe(caller: Caller) -> None:
+    caller.call(Symptom.BLOCKED)
+    assert caller.health.begin() is None
+    assert caller.health.begin(probe=True) is not None
+    assert caller.health.begin(probe=True) is None

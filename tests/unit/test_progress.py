@@ -95,6 +95,9 @@ class TestWords:
         rate.add(10, 20)
         assert in_words(reading(20), rate) == "20 of 100 done, 0 failed, 2.0/s, 40 s left, permits 3 of 4"
 
+    def test_chat_beside_it_is_shown(self) -> None:
+        assert in_words(reading(0, chat=6), Rate()) == "0 of 100 done, 0 failed, permits 3 of 4, chat 6"
+
     def test_a_ledger_that_cannot_be_read_is_left_out(self) -> None:
         assert in_words(reading(0, permits=None, limit=None), Rate()) == "0 of 100 done, 0 failed"
 

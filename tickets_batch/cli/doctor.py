@@ -2,11 +2,10 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
-from typing import Literal, TypeVar
 
 import click
 
@@ -17,7 +16,9 @@ from jobs.outcomes import Attempt
 from jobs.prompt import build_messages, response_format
 from jobs.spec import ClassificationSpec
 from jobs.store import schema, services
+from scheduler.snapshot import Snapshot
 from tickets_batch.cli import exit_codes
+from tickets_batch.cli.check import Check, tried
 from tickets_batch.cli.database import connected, is_missing
 from tickets_batch.cli.frame import Call, verb
 from tickets_batch.cli.ledgers import Ledgers
@@ -27,18 +28,7 @@ from tickets_batch.local import valkey
 from tickets_batch.local.home import Home
 from tickets_batch.settings import Pool, Settings
 
-T = TypeVar("T")
-Level = Literal["ok", "warning", "problem"]
 SAMPLE = ("Where is my parcel?", "I ordered nine days ago and nothing has come. When will it arrive?")
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One thing that was tried, and what it showed."""
-
-    about: str
-    level: Level
-    words: str
 
 
 @verb()
@@ -61,29 +51,21 @@ def examine(settings: Settings) -> Iterator[Check]:
     """Try everything out, the cheapest first; each check as soon as it is done."""
     local_time = datetime.now(settings.zone)
     yield Check("time", "ok", f"{local_time:%Y-%m-%d %H:%M} in {settings.timezone}, deadline {settings.deadline}")
-    yield _tried("home", _home, settings)
-    yield _tried("database", _database, settings)
-    yield _tried("redis", _redis, settings)
-    yield _tried("services", _services, settings)
-    yield _tried("source", _source, settings)
+    yield tried("home", _home, settings)
+    yield tried("database", _database, settings)
+    yield tried("redis", _redis, settings)
+    yield tried("services", _services, settings)
+    yield tried("source", _source, settings)
     spec, check = _classification(settings)
     yield check
     if not settings.pool:
         words = "none is configured: write a [[pool]] in tickets-batch.toml, or set OPENAI_BASE_URL and add --model"
         yield Check("pool", "problem", words)
+    snapshots = _snapshots(settings)
     for pool in settings.pool:
         if spec is not None:
-            yield _tried(f"pool {pool.name}", partial(_model, spec), pool)
-        if not pool.signal:
-            yield Check(f"pool {pool.name}", "warning", "no [[pool.signal]]: batch is blind to the chat there")
-
-
-def _tried(about: str, attempt: Callable[[T], Check | str], subject: T) -> Check:
-    try:
-        found = attempt(subject)
-    except UserError as error:
-        return Check(about, "problem", " ".join(str(error).splitlines()))
-    return found if isinstance(found, Check) else Check(about, "ok", found)
+            yield tried(f"pool {pool.name}", partial(_model, spec), pool)
+        yield from _signals(pool, snapshots.get(pool.name))
 
 
 def _home(settings: Settings) -> str:
@@ -138,6 +120,21 @@ def _classification(settings: Settings) -> tuple[ClassificationSpec | None, Chec
     except UserError as error:
         return None, Check(about, "problem", " ".join(str(error).splitlines()))
     return spec, Check(about, "ok", ", ".join(spec.labels))
+
+
+def _snapshots(settings: Settings) -> Mapping[str, Snapshot]:
+    """One of each pool's ledger; none where Redis is away, which the check of it has told."""
+    try:
+        with Ledgers(settings) as ledgers:
+            return ledgers.snapshots()
+    except UserError:
+        return {}
+
+
+def _signals(pool: Pool, snapshot: Snapshot | None) -> Iterator[Check]:
+    from tickets_batch.cli.signal_checks import check_signals
+
+    return check_signals(pool, snapshot)
 
 
 def _model(spec: ClassificationSpec, pool: Pool) -> str | Check:

@@ -44,7 +44,7 @@ def dry_run(settings: Settings, options: Options, wants_json: bool) -> None:
 
 
 def _slots(intent: Intent) -> int:
-    return sum(capacity_of(pool).most_batch.slots for pool in intent.settings.pool)
+    return sum(capacity_of(pool).most_batch.slots for pool in intent.used)
 
 
 def _measured(intent: Intent) -> Batch | None:

@@ -9,9 +9,10 @@ from jobs.days import Day, business_day
 from jobs.intake.source import Source, open_source
 from jobs.spec import ClassificationSpec
 from jobs.store.submissions import SubmitRequest
+from scheduler.pools import capacity_of
 from tickets_batch.cli.times import deadline_from
 from tickets_batch.errors import SettingsError
-from tickets_batch.settings import Settings
+from tickets_batch.settings import Pool, Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +27,16 @@ class Options:
     update: bool
     new: bool
     allow_empty: bool
+    pools: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """A submit before it begins. `remarks` are lines that a person should read."""
+    """A submit before it begins. `used` are its pools in order; `remarks` are lines that a person should read."""
 
     settings: Settings
     options: Options
+    used: tuple[Pool, ...]
     day: Day
     source: Source
     spec: ClassificationSpec
@@ -44,13 +47,14 @@ class Intent:
     @classmethod
     def of(cls, settings: Settings, options: Options, now: datetime) -> Self:
         """Resolve everything and open the source. Raises UserError, SettingsError."""
-        remarks = [
-            f"pool {pool.name} has no signal: batch is blind to the chat there, and may use "
-            f"{pool.capacity.slots - pool.protected.interactive.slots} of its {pool.capacity.slots} slots"
-            for pool in settings.pool
-            if not pool.signal
-        ]
         spec = _spec(settings)
+        used = _used(settings, options.pools)
+        remarks = [
+            f"pool {pool.name} has no signal: batch is blind to the chat there, and stays at its floor, "
+            f"{pool.protected.batch.slots} of {pool.capacity.slots} slots; add a [[pool.signal]]"
+            for pool in used
+            if not pool.signal and not capacity_of(pool).is_dedicated
+        ]
         zone = settings.zone
         day = business_day(options.date, zone, now)
         deadline_at = deadline_from(options.deadline or settings.deadline, zone, now)
@@ -60,17 +64,17 @@ class Intent:
             remarks.append(f"{options.not_before} comes next after the deadline: the batch may begin at once")
             not_before = None
         source = open_source(settings.source, day, every_row=options.every_row, override_path=options.input)
-        return cls(settings, options, day, source, spec, deadline_at, not_before, tuple(remarks))
+        return cls(settings, options, used, day, source, spec, deadline_at, not_before, tuple(remarks))
 
     @property
     def model(self) -> str:
         """The model of the first pool: answers are reused between batches of the same one."""
-        return self.settings.pool[0].model
+        return self.used[0].model
 
     @property
     def pools(self) -> tuple[str, ...]:
         """The pools in the order in which they are to be used."""
-        return tuple(pool.name for pool in self.settings.pool)
+        return tuple(pool.name for pool in self.used)
 
     @property
     def whose(self) -> str:
@@ -104,6 +108,14 @@ def require_pool(settings: Settings) -> None:
             "no model is configured: write a [[pool]] in tickets-batch.toml, "
             "or set OPENAI_BASE_URL and add --model NAME"
         )
+
+
+def _used(settings: Settings, names: tuple[str, ...]) -> tuple[Pool, ...]:
+    """The named pools in the order in which they were named; all of the settings where none is."""
+    known = {pool.name: pool for pool in settings.pool}
+    if unknown := [name for name in names if name not in known]:
+        raise SettingsError(f"--pool {unknown[0]}: there is no such pool; the settings have {', '.join(known)}")
+    return tuple(known[name] for name in dict.fromkeys(names or known))
 
 
 def _spec(settings: Settings) -> ClassificationSpec:

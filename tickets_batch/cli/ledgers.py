@@ -2,10 +2,13 @@
 
 import asyncio
 from collections.abc import Mapping
+from datetime import datetime
 from types import TracebackType
 from typing import Self
 
+from scheduler.hours import SharedHours
 from scheduler.ledger import Ledger, LedgerUnavailable
+from scheduler.pool_reading import PoolReading
 from scheduler.pools import capacity_of
 from scheduler.snapshot import Snapshot
 from tickets_batch.errors import UserError
@@ -20,6 +23,7 @@ class Ledgers:
         url = reveal(settings.redis_url) if settings.redis_url is not None else Home(settings.home).redis_url()
         pools = settings.pool if url else ()
         self._ledgers = {pool.name: Ledger.connect(url or "", pool.name, capacity_of(pool)) for pool in pools}
+        self._hours = {pool.name: SharedHours.of(pool.shared_hours, settings.zone) for pool in pools}
         self._runner = asyncio.Runner()
         self._has_redis = url is not None
         self.why_away: str | None = None
@@ -27,6 +31,13 @@ class Ledgers:
     def snapshots(self) -> Mapping[str, Snapshot]:
         """One snapshot a pool; empty while Redis is away, for which `why_away` then has the words."""
         return self._runner.run(self._read())
+
+    def readings(self, now: datetime) -> Mapping[str, PoolReading]:
+        """The same, with what is configured of each pool; `now` is the time of the snapshots."""
+        return {
+            name: PoolReading.of(name, self._ledgers[name].capacity, self._hours[name], snapshot, now)
+            for name, snapshot in self.snapshots().items()
+        }
 
     def require(self) -> None:
         """Raises UserError when Redis does not answer."""

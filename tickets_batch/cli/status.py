@@ -8,16 +8,17 @@ from typing import Literal
 import click
 
 from jobs.export import write_results
-from jobs.store import batches, results, services
+from jobs.store import batches, events, results, services
 from jobs.store.database import Database
 from tickets_batch.cli.database import is_missing, opened
 from tickets_batch.cli.frame import BATCH_WORDS, Call, batch_argument, verb
 from tickets_batch.cli.ledgers import Ledgers
-from tickets_batch.cli.text import batch_in_words, batches_in_words
+from tickets_batch.cli.text import Surroundings, batch_in_words, batches_in_words
 from tickets_batch.cli.view import as_json
 from tickets_batch.settings import Settings
 
 SHOWN_BATCHES = 50
+SHOWN_CHANGES = 3
 
 
 @verb(epilog=BATCH_WORDS)
@@ -62,8 +63,9 @@ def _show_all(settings: Settings, wants_json: bool) -> None:
     with opened(settings) as db, Ledgers(settings) as ledgers:
         found = batches.newest_first(db, SHOWN_BATCHES)
         if wants_json:
-            snapshots = ledgers.snapshots()
-            click.echo(json.dumps({"data": [as_json(batch, snapshots, db.now()) for batch in found]}, indent=2))
+            pools, now = ledgers.readings(db.now()), db.now()
+            data = [as_json(batch, pools, now) for batch in found]
+            click.echo(json.dumps({"data": data}, indent=2))
         elif found:
             click.echo(batches_in_words(found, settings.zone))
         else:
@@ -72,9 +74,10 @@ def _show_all(settings: Settings, wants_json: bool) -> None:
 
 def _show_one(db: Database, batch_id: str, ledgers: Ledgers, settings: Settings, wants_json: bool) -> None:
     batch = batches.get(db, batch_id)
-    snapshots = ledgers.snapshots()
+    pools = ledgers.readings(db.now())
     if wants_json:
-        click.echo(json.dumps(as_json(batch, snapshots, db.now()), indent=2))
+        click.echo(json.dumps(as_json(batch, pools, db.now()), indent=2))
         return
-    at_work = services.alive(db)
-    click.echo(batch_in_words(batch, snapshots, ledgers.why_away, at_work, settings.zone, db.now()))
+    changes = {name: events.of_pool(db, name, SHOWN_CHANGES) for name in batch.pools}
+    around = Surroundings(pools, ledgers.why_away, changes, services.alive(db))
+    click.echo(batch_in_words(batch, around, settings.zone, db.now()))

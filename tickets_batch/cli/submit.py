@@ -31,6 +31,13 @@ SHOWN_IDS = 5
 @click.option("--input", type=click.Path(path_type=Path), metavar="FILE", help="The source, instead of the settings'.")
 @click.option("--deadline", metavar="HH:MM|none", help="When the work must be done; default: as in the settings.")
 @click.option("--not-before", metavar="HH:MM", help="Do not begin before.")
+@click.option(
+    "--pool",
+    "pools",
+    metavar="NAME",
+    multiple=True,
+    help="A pool to use, again for more, in this order; default: all of the settings.",
+)
 @click.option("--update", is_flag=True, help="Take tickets whose text has changed since they were submitted.")
 @click.option("--new", is_flag=True, help="Make a second batch of the same source and date.")
 @click.option("--allow-empty", is_flag=True, help="A source without tickets is fine.")
@@ -86,7 +93,8 @@ def show_batch(batch: Batch, db: Database, settings: Settings, wants_json: bool)
         click.echo(batch.id)
         return
     with Ledgers(settings) as ledgers:
-        click.echo(json.dumps(as_json(batch, ledgers.snapshots(), db.now()), indent=2))
+        pools = ledgers.readings(db.now())
+        click.echo(json.dumps(as_json(batch, pools, db.now()), indent=2))
 
 
 def _in_words(done: Submission, batch: Batch, intent: Intent) -> list[str]:
@@ -97,6 +105,8 @@ def _in_words(done: Submission, batch: Batch, intent: Intent) -> list[str]:
     zone = intent.settings.zone
     until = f", deadline {shown_instant(batch.deadline_at, zone)}" if batch.deadline_at else ""
     lines = [f"{done.batch_id} {how} from {intent.source.describe()}, {intent.whose}: {', '.join(counts)}{until}"]
+    if batch.pools != intent.pools:
+        lines.append(f"{batch.id} keeps its pools, {', '.join(batch.pools)}: it was at work when this was submitted")
     if intent.source.outside_day:
         lines.append(f"{counted(intent.source.outside_day, 'row')} of other days left out: --all takes them too")
     if done.updated:

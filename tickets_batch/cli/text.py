@@ -1,17 +1,21 @@
 """Batches as a person reads them on a terminal."""
 
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from jobs.store.batches import Batch
+from jobs.store.events import Event
 from jobs.store.services import Service
-from scheduler.capacity import Amount
-from scheduler.snapshot import Snapshot
+from scheduler.pool_reading import PoolReading
+from tickets_batch.cli.pool_text import pool_in_words
 from tickets_batch.cli.times import shown_instant
 from tickets_batch.cli.view import done, eta, rate_per_second
 
 HEADINGS = ("batch", "date", "state", "done", "failed", "expired", "deadline")
+COLUMNS = 80
 
 
 def batches_in_words(batches: Iterable[Batch], zone: ZoneInfo) -> str:
@@ -23,20 +27,35 @@ def batches_in_words(batches: Iterable[Batch], zone: ZoneInfo) -> str:
     )
 
 
-def batch_in_words(
-    batch: Batch,
-    snapshots: Mapping[str, Snapshot],
-    why_away: str | None,
-    at_work: Sequence[Service],
-    zone: ZoneInfo,
-    now: datetime,
-) -> str:
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What is known beside the batch itself: its pools, what changed there, who works.
+
+    `why_away` says why there are no pools, `changes` are those of each pool's limit, newest first.
+    """
+
+    pools: Mapping[str, PoolReading]
+    why_away: str | None
+    changes: Mapping[str, Sequence[Event]]
+    at_work: Sequence[Service]
+
+
+def batch_in_words(batch: Batch, around: Surroundings, zone: ZoneInfo, now: datetime) -> str:
     """One batch: how far it is, what it may hold and holds, what it has cost, and who works on it."""
     lines = [f"{batch.id}: {state_in_words(batch, zone, now)}"]
-    lines += [
-        f"  {name:<10} {words}" for name, words in _facts(batch, snapshots, why_away, at_work, zone, now) if words
-    ]
+    lines += [_line(name, words) for name, words in _facts(batch, around, zone, now) if words]
     return "\n".join(lines)
+
+
+def _line(name: str, words: str) -> str:
+    return textwrap.fill(
+        words,
+        COLUMNS,
+        initial_indent=f"  {name:<10} ",
+        subsequent_indent=" " * 13,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def counted(count: int, noun: str) -> str:
@@ -66,14 +85,7 @@ def _row(batch: Batch, zone: ZoneInfo) -> tuple[str, ...]:
     )
 
 
-def _facts(
-    batch: Batch,
-    snapshots: Mapping[str, Snapshot],
-    why_away: str | None,
-    at_work: Sequence[Service],
-    zone: ZoneInfo,
-    now: datetime,
-) -> Iterable[tuple[str, str]]:
+def _facts(batch: Batch, around: Surroundings, zone: ZoneInfo, now: datetime) -> Iterable[tuple[str, str]]:
     rate = rate_per_second(batch, now)
     finish = eta(batch, rate, now)
     yield "source", batch.source + (f", {batch.date} {batch.zone}" if batch.date else ", every row")
@@ -88,9 +100,11 @@ def _facts(
     )
     yield "put back", f"{batch.yields:,} yields, {batch.withdrawn:,} withdrawn in flight"
     if not batch.state.is_final:
-        yield from (_pool(name, snapshots[name]) for name in batch.pools if name in snapshots)
-        yield "limit", f"unknown: {why_away}" if why_away else ""
-        yield "at work", services_in_words(at_work)
+        for name in batch.pools:
+            if name in around.pools:
+                yield from pool_in_words(around.pools[name], around.changes.get(name, ()), zone)
+        yield "limit", f"unknown: {around.why_away}" if around.why_away else ""
+        yield "at work", services_in_words(around.at_work)
 
 
 def _tickets(batch: Batch) -> str:
@@ -100,20 +114,6 @@ def _tickets(batch: Batch) -> str:
     shown += [f"{batch.reused:,} of them reused"] if batch.reused else []
     shown += [f"{counted(batch.rejected, 'row')} rejected"] if batch.rejected else []
     return ", ".join([f"{batch.total:,}", *shown])
-
-
-def _pool(name: str, snapshot: Snapshot) -> tuple[str, str]:
-    why = "" if snapshot.limit_is_published else " (the floor: no fresh limit)"
-    chat = snapshot.interactive.at_least(snapshot.observed)
-    paused = f", resting for {snapshot.paused_seconds:.0f} s" if snapshot.paused_seconds else ""
-    return (
-        f"pool {name}",
-        f"batch {_amount(snapshot.batch)} of {_amount(snapshot.limit)}{why}, chat {_amount(chat)}{paused}",
-    )
-
-
-def _amount(amount: Amount) -> str:
-    return f"{amount.slots} slots / {amount.tokens:,} tokens"
 
 
 def services_in_words(at_work: Sequence[Service]) -> str:

@@ -5,19 +5,24 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from jobs.store.batches import Batch
-from scheduler.capacity import NOTHING, Amount
-from scheduler.snapshot import Snapshot
+from scheduler.capacity import Amount, total
+from scheduler.pool_reading import Condition, PoolReading, Source, quantile
 from tickets_batch.cli.times import iso
 
 COUNTS = ("total", "pending", "running", "succeeded", "failed", "expired", "cancelled", "reused", "rejected")
+POOL_KEYS = (
+    *("condition", "limit", "published", "published_at", "next_change_at", "capacity", "floor"),
+    *("in_flight", "prefill", "load", "paused_seconds", "arrivals", "refused", "revoked"),
+)
 
 
-def as_json(batch: Batch, snapshots: Mapping[str, Snapshot], now: datetime) -> dict[str, Any]:
+def as_json(batch: Batch, pools: Mapping[str, PoolReading], now: datetime) -> dict[str, Any]:
     """The batch, and what the ledgers of its pools say; what cannot be known now is null.
 
     `rate_per_second` counts from the first claim to the end or to now. `eta` is when the rest is done at that rate.
+    Amounts are sums over the batch's pools, each of which is in `pools`.
     """
-    ours = [snapshots[pool] for pool in batch.pools if pool in snapshots]
+    ours = [pools[name] for name in batch.pools if name in pools]
     rate = rate_per_second(batch, now)
     return {
         "batch_id": batch.id,
@@ -32,12 +37,12 @@ def as_json(batch: Batch, snapshots: Mapping[str, Snapshot], now: datetime) -> d
         "rate_per_second": round(rate, 3) if rate is not None else None,
         "eta": {"p50": iso(eta(batch, rate, now)), "p90": None},
         "pace": None,
-        "limit": _limit(ours),
+        "limit": _limits(ours),
         "in_flight": {
-            "interactive": _amount(_sum(s.interactive.at_least(s.observed) for s in ours)) if ours else None,
-            "batch": _amount(_sum(s.batch for s in ours)) if ours else None,
+            "interactive": _amount(total(pool.chat for pool in ours)) if ours else None,
+            "batch": _amount(total(pool.snapshot.batch for pool in ours)) if ours else None,
         },
-        "load": _load(ours),
+        "load": _loads(ours),
         "yields": batch.yields,
         "withdrawn": batch.withdrawn,
         "tokens": {
@@ -45,6 +50,7 @@ def as_json(batch: Batch, snapshots: Mapping[str, Snapshot], now: datetime) -> d
             "completion": batch.completion_tokens,
             "wasted": batch.wasted_tokens,
         },
+        "pools": [_pool(name, pools.get(name)) for name in batch.pools],
     }
 
 
@@ -70,26 +76,83 @@ def eta(batch: Batch, rate: float | None, now: datetime) -> datetime | None:
     return now + timedelta(seconds=remaining / rate)
 
 
-def _limit(snapshots: list[Snapshot]) -> dict[str, Any] | None:
-    if not snapshots:
+def _limits(pools: list[PoolReading]) -> dict[str, Any] | None:
+    if not pools:
         return None
-    stale = [snapshot for snapshot in snapshots if not snapshot.limit_is_published]
-    reason = "no fresh limit: the floor holds" if stale else "as published"
-    return {**_amount(_sum(snapshot.limit for snapshot in snapshots)), "reason": reason}
+    reasons = [pool.reason for pool in pools]
+    if len(pools) > 1:
+        reasons = [f"{pool.name}: {reason}" for pool, reason in zip(pools, reasons, strict=True)]
+    return {**_amount(total(pool.limit for pool in pools)), "reason": "; ".join(reasons)}
 
 
-def _load(snapshots: list[Snapshot]) -> dict[str, Any] | None:
-    if not snapshots:
+def _loads(pools: list[PoolReading]) -> dict[str, Any] | None:
+    """What is known of the chat on all pools; a dedicated one has none."""
+    if not pools:
         return None
+    snapshots = [pool.snapshot for pool in pools]
     return {
         "interactive_waiting": sum(snapshot.interactive_waiting for snapshot in snapshots),
         "oldest_waiting_seconds": max(snapshot.oldest_waiting_seconds for snapshot in snapshots),
         "observed_is_fresh": all(snapshot.observed_is_fresh for snapshot in snapshots),
+        "is_blind": any(pool.condition is Condition.BLIND for pool in pools),
+        "ttft_seconds": _ttft([seconds for pool in pools for seconds in pool.ttfts_seconds]),
+        "refused": sum(snapshot.refused for snapshot in snapshots),
+        "sources": [{"pool": pool.name, **_source(source)} for pool in pools for source in pool.sources],
     }
 
 
-def _sum(amounts: Iterable[Amount]) -> Amount:
-    return sum(amounts, start=NOTHING)
+def _pool(name: str, pool: PoolReading | None) -> dict[str, Any]:
+    """One pool; every key is null where its ledger cannot be read, or it is no longer in the settings."""
+    if pool is None:
+        return {"name": name, **dict.fromkeys(POOL_KEYS)}
+    snapshot = pool.snapshot
+    return {
+        "name": name,
+        "condition": pool.condition.value,
+        "limit": {
+            **_amount(pool.limit),
+            "rule": pool.rule,
+            "reason": pool.reason,
+        },
+        "published": _amount(snapshot.limit) if snapshot.limit_is_published else None,
+        "published_at": iso(pool.published_at),
+        "next_change_at": iso(pool.hours.next_change(pool.at)),
+        "capacity": _amount(pool.capacity.total),
+        "floor": _amount(pool.capacity.floor),
+        "in_flight": {
+            "interactive": _amount(pool.chat),
+            "batch": _amount(snapshot.batch),
+            "reclaiming": _amount(snapshot.reclaiming),
+        },
+        "prefill": {"tokens": snapshot.prefill_tokens, "budget_tokens": snapshot.prefill_limit_tokens},
+        "load": {
+            "waiting": snapshot.interactive_waiting,
+            "oldest_waiting_seconds": snapshot.oldest_waiting_seconds,
+            "ttft_seconds": _ttft(pool.ttfts_seconds),
+            "is_congested": pool.note is not None and pool.note.load.is_congested,
+            "sources": [_source(source) for source in pool.sources],
+            "door_age_seconds": snapshot.beat_age_seconds,
+        },
+        "paused_seconds": snapshot.paused_seconds,
+        "arrivals": snapshot.arrivals,
+        "refused": snapshot.refused,
+        "revoked": snapshot.revoked,
+    }
+
+
+def _ttft(seconds: Iterable[float]) -> dict[str, Any]:
+    """Half of the last chat requests had their first token within `p50` seconds, 19 of 20 within `p95`."""
+    waited = list(seconds)
+    return {"p50": quantile(waited, 0.5), "p95": quantile(waited, 0.95), "count": len(waited)}
+
+
+def _source(source: Source) -> dict[str, Any]:
+    age = source.age_seconds
+    return {
+        "name": source.name,
+        "age_seconds": None if age is None else round(age, 1),
+        "is_fresh": source.is_fresh,
+    }
 
 
 def _amount(amount: Amount) -> dict[str, int]:

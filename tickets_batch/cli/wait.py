@@ -7,6 +7,7 @@ from jobs.store import batches, services
 from jobs.store.batches import Batch
 from jobs.store.database import Database
 from jobs.store.errors import StoreUnavailable
+from scheduler.pool_reading import Condition
 from tickets_batch.cli.ledgers import Ledgers
 from tickets_batch.cli.text import state_in_words
 from tickets_batch.cli.view import done
@@ -77,18 +78,22 @@ class Waiting:
             time.sleep(max(0.0, POLL_SECONDS - (time.monotonic() - started)))
 
     def _show(self, batch: Batch) -> None:
-        snapshots = self._ledgers.snapshots()
-        ours = [snapshots[pool] for pool in batch.pools if pool in snapshots]
+        pools = self._ledgers.readings(self._db.now())
+        ours = [pools[name] for name in batch.pools if name in pools]
         note = state_in_words(batch, self._zone, self._db.now())
         self._say("ledger", self._ledgers.why_away or "")
         self._say("blocked", f"blocked: {batch.blocked}; goes on by itself when that works" if batch.blocked else "")
+        for pool in ours:
+            is_blind = pool.condition is Condition.BLIND
+            self._say(f"pool {pool.name}", f"pool {pool.name}: {pool.reason}" if is_blind else "")
         self._shown.show(
             Reading(
                 total=batch.total,
                 done=done(batch),
                 failed=batch.failed,
-                permits=sum(snapshot.batch.slots for snapshot in ours) if ours else None,
-                limit=sum(snapshot.limit.slots for snapshot in ours) if ours else None,
+                permits=sum(pool.snapshot.batch.slots for pool in ours) if ours else None,
+                limit=sum(pool.limit.slots for pool in ours) if ours else None,
+                chat=sum(pool.chat.slots for pool in ours),
                 note="" if note == BatchState.RUNNING else note,
             )
         )

@@ -14,21 +14,31 @@ from tickets_batch.settings.model import (
     Pool,
     Protected,
     Settings,
-    Signal,
-    SignalType,
     Source,
     Worker,
 )
 from tickets_batch.settings.secret import Secret, Url, reveal
+from tickets_batch.settings.signal import (
+    EngineSignal,
+    LedgerSignal,
+    ProbeSignal,
+    PrometheusSignal,
+    Signal,
+    SignalType,
+)
 
 __all__ = [
     "Capacity",
     "Classification",
     "Columns",
     "Engine",
+    "EngineSignal",
     "Example",
     "Gateway",
+    "LedgerSignal",
     "Pool",
+    "ProbeSignal",
+    "PrometheusSignal",
     "Protected",
     "Secret",
     "Settings",

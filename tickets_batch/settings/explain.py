@@ -5,7 +5,7 @@ import os
 from collections.abc import Collection, Iterable
 from typing import Any, get_args
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Tag
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
@@ -29,7 +29,7 @@ def explain(file: str, errors: Iterable[ErrorDetails]) -> list[str]:
     """One line per key; a key that was set by an environment variable is named with it."""
     lines: dict[str, str] = {}
     for item in errors:
-        loc = tuple(part for part in item["loc"] if not str(part).startswith("<") and part != "[key]")
+        loc = tuple(part for part in item["loc"] if not _is_tag(part) and part != "[key]")
         key = ".".join(map(str, loc))
         lines.setdefault(key, f"{_origin(loc, file)}: {_problem(key, loc, item)}")
     return list(lines.values())
@@ -43,16 +43,16 @@ def nearest(key: str, known: Collection[str]) -> str:
 
 def _problem(key: str, loc: Location, item: ErrorDetails) -> str:
     if item["type"] == "extra_forbidden":
-        return f"{key} is not a setting{nearest(str(loc[-1]), _fields_beside(loc))}"
+        return f"{key} is not a setting{nearest(str(loc[-1]), _fields_beside(item['loc']))}"
     if item["type"] == "missing":
         return f"{key} is missing"
-    shown = "" if _may_be_secret(loc) else _shown(item["input"])
-    return f"{key} = {shown}: {_accepted(loc, item)}" if shown else f"{key}: {_accepted(loc, item)}"
+    field = _field_at(item["loc"])
+    shown = "" if _may_be_secret(field) else _shown(item["input"])
+    return f"{key} = {shown}: {_accepted(field, item)}" if shown else f"{key}: {_accepted(field, item)}"
 
 
-def _may_be_secret(loc: Location) -> bool:
+def _may_be_secret(field: FieldInfo | None) -> bool:
     """True where a reference belongs: what stands there instead may be the secret itself."""
-    field = _field_at(loc)
     return field is not None and _section_in(field.annotation) is Secret
 
 
@@ -64,8 +64,7 @@ def _shown(value: object) -> str:
     return shown if len(shown) <= LONGEST_VALUE else shown[: LONGEST_VALUE - 3] + "..."
 
 
-def _accepted(loc: Location, item: ErrorDetails) -> str:
-    field = _field_at(loc)
+def _accepted(field: FieldInfo | None, item: ErrorDetails) -> str:
     if item["type"] in BY_DESCRIPTION and field is not None and field.description:
         return field.description
     if item["type"] in WORDS:
@@ -82,22 +81,39 @@ def _origin(loc: Location, file: str) -> str:
     return file
 
 
+def _is_tag(part: int | str) -> bool:
+    """True for the name of one of several kinds of table, which no file spells."""
+    return str(part).startswith("<")
+
+
 def _field_at(loc: Location) -> FieldInfo | None:
-    return _fields_beside(loc).get(str(loc[-1]))
+    parts = [part for part in loc if not _is_tag(part)]
+    return _fields_beside(loc).get(str(parts[-1]))
 
 
 def _fields_beside(loc: Location) -> dict[str, FieldInfo]:
-    """The keys that the table around the last one accepts."""
+    """The keys that the table around the last one accepts; a tag before them says which kind of table it is."""
     fields = Settings.model_fields
+    annotation: Any = None
+    while loc and _is_tag(loc[-1]):
+        loc = loc[:-1]
     for part in loc[:-1]:
         if part in fields:
-            section = _section_in(fields[str(part)].annotation)
-            fields = section.model_fields if section else {}
+            annotation = fields[str(part)].annotation
+            section = _section_in(annotation)
+        elif _is_tag(part):
+            section = _section_in(annotation, str(part))
+        else:
+            continue
+        fields = section.model_fields if section else {}
     return fields
 
 
-def _section_in(annotation: Any) -> type[BaseModel] | None:
-    """The table that a field holds, a list of, or may hold beside plain text."""
+def _section_in(annotation: Any, tag: str | None = None) -> type[BaseModel] | None:
+    """The table that a field holds, a list of, or may hold beside plain text; of several kinds, the one so tagged."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next((found for argument in get_args(annotation) if (found := _section_in(argument))), None)
+        return annotation if tag is None else None
+    kind, *metadata = get_args(annotation) or (None,)
+    if tag is not None and Tag(tag) in metadata:
+        return _section_in(kind)
+    return next((found for argument in get_args(annotation) if (found := _section_in(argument, tag))), None)

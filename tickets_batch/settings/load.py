@@ -84,6 +84,10 @@ def _passwords_in(values: Mapping[str, Any]) -> Iterator[str]:
     for number, pool in enumerate(pools if isinstance(pools, list) else ()):
         if isinstance(pool, dict) and holds_password(pool.get("base_url")):
             yield f'pool.{number}.base_url holds a password: give it as api_key = {{ env = "NAME" }} instead'
+        signals = pool.get("signal") if isinstance(pool, dict) else None
+        for place, signal in enumerate(signals if isinstance(signals, list) else ()):
+            if isinstance(signal, dict) and holds_password(signal.get("url")):
+                yield f"pool.{number}.signal.{place}.url holds a password: only authorization may, by reference"
 
 
 def _from_variables() -> dict[str, Any]:

@@ -3,6 +3,8 @@
 A field's description is what a person reads when the value is not accepted.
 """
 
+import json
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from zoneinfo import ZoneInfo
@@ -11,13 +13,14 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from tickets_batch.settings.secret import URL_OR_REFERENCE, Secret, Section, Url, reveal
+from tickets_batch.settings.signal import Signal
 
 PREFIX = "TICKETS_BATCH__"
 CLOCK_TIME = r"^([01]\d|2[0-3]):[0-5]\d$"
+HOURS = re.compile(r"([01]\d|2[0-3]):[0-5]\d-(?:([01]\d|2[0-3]):[0-5]\d|24:00)", re.ASCII)
 TOKENS_PER_SLOT = 4000  # a slot's share of the token capacity where none is given: a long ticket and its answer
 
 Engine = Literal["vllm", "sglang", "tensorrt-llm", "tgi", "llama.cpp", "openai"]
-SignalType = Literal["ledger", "engine", "prometheus", "probe"]
 Text = Annotated[str, Field(min_length=1)]
 ServiceUrl = Annotated[Url | None, Field(description=URL_OR_REFERENCE)]
 
@@ -110,12 +113,6 @@ class Protected(Section):
         return batch
 
 
-class Signal(Section):
-    """One source of what is known of the chat."""
-
-    type: SignalType
-
-
 class Pool(Section):
     """One model deployment: an endpoint and a capacity."""
 
@@ -137,6 +134,10 @@ class Pool(Section):
     protected: Protected
     ttft_target_seconds: Annotated[float, Field(gt=0)] = 0.8
     request_timeout_seconds: Annotated[float, Field(gt=0)] = 120.0
+    shared_hours: Annotated[
+        tuple[str, ...] | None,
+        Field(description='a list of ranges in local time, as in ["22:00-05:00"]; without it the shared part is open'),
+    ] = None
     signal: tuple[Signal, ...] = ()
 
     @model_validator(mode="before")
@@ -152,6 +153,20 @@ class Pool(Section):
         one_slot = {"slots": 1, "tokens": capacity["tokens"] // max(1, capacity["slots"])}
         return {**data, "capacity": capacity, "protected": {"batch": one_slot}}
 
+    @field_validator("shared_hours")
+    @classmethod
+    def _are_ranges(cls, hours: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        if hours == ():
+            raise ValueError('it is empty: write at least one range, as in ["22:00-05:00"], or leave it out')
+        for text in hours or ():
+            if HOURS.fullmatch(text) is None:
+                shown = json.dumps(text, ensure_ascii=False)
+                raise ValueError(f'{shown} is no range of hours: write HH:MM-HH:MM, as in "22:00-05:00"')
+            begins, ends = text.split("-")
+            if begins == ends:
+                raise ValueError(f'"{text}" ends when it begins: write "00:00-24:00" for the whole day')
+        return hours
+
     @field_validator("protected")
     @classmethod
     def _protected_fits(cls, protected: Protected, info: ValidationInfo) -> Protected:
@@ -166,12 +181,25 @@ class Pool(Section):
 
 
 class Gateway(Section):
-    """The interactive door."""
+    """The interactive door.
+
+    `keys` is a reference to the keys that callers may show, one a line; without it each caller's own authorization
+    goes on to the model. `max_output_tokens` caps every answer, `wait_ms` is how long a chat request may wait for room
+    before it is told to come again, and `max_body_bytes` bounds one chat request.
+    """
 
     listen: Annotated[
         str,
         Field(pattern=r"^\S+:\d{1,5}$", description='HOST:PORT, as in "127.0.0.1:8090"'),
     ] = "127.0.0.1:8090"
+    keys: Annotated[
+        Secret | None,
+        Field(description='only a reference to the keys, one a line: { file = "/path" } or { env = "NAME" }'),
+    ] = None
+    max_output_tokens: Annotated[int, Field(ge=1)] = 1024
+    wait_ms: Annotated[int, Field(ge=0, le=5000)] = 300
+    max_body_bytes: Annotated[int, Field(ge=1024)] = 4 * 1024 * 1024
+    max_connections: Annotated[int, Field(ge=1)] = 1000
 
 
 class Worker(Section):
