@@ -83,7 +83,7 @@ class Requeued:
 
     `delay_seconds` is how long it rests; `spends_attempt` counts it against the job's attempts; `is_yield` marks users
     coming first or a shutdown; `truncate` asks for a shortened body from now on; `blocked` names why no job of the
-    batch can succeed now.
+    batch can succeed now. A job that was never called `keeps_place`: it goes back as it was, neither behind nor ahead.
     """
 
     delay_seconds: float = 0.0
@@ -91,6 +91,7 @@ class Requeued:
     is_yield: bool = False
     truncate: bool = False
     blocked: str | None = None
+    keeps_place: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,9 @@ from tickets_batch.errors import SettingsError
 from tickets_batch.settings import Pool
 from workers import symptoms
 from workers.detail import Censor
+from workers.engine_error import engine_error, read_error
 from workers.lanes import Lanes
+from workers.priority import BatchPriority, refuses_priority
 from workers.reply import Reply, UnreadableChunk
 from workers.sse import EventParser, OversizedStream
 from workers.symptoms import Clean, Finding
@@ -55,6 +57,10 @@ class _NoStream(Exception):
         self.body = body
 
 
+class _PriorityRefused(Exception):
+    """The server takes no priority: the same request may be sent again without."""
+
+
 @dataclass(slots=True)
 class InFlight:
     """One call while it runs, for whoever may have to withdraw it.
@@ -76,8 +82,8 @@ class InFlight:
 class ModelClient:
     """Calls the model of one pool, at most `at_once` calls at a time. One per process, on one event loop.
 
-    Goes to the pool's base_url and nowhere else: no proxy from the environment, no redirect. Retries nothing. Raises
-    SettingsError when the base_url or the key cannot be used.
+    Goes to the pool's base_url and nowhere else: no proxy from the environment, no redirect. Retries nothing, but for
+    what a server refuses because of its priority. Raises SettingsError when the base_url or the key cannot be used.
     """
 
     def __init__(
@@ -89,6 +95,7 @@ class ModelClient:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._pool = pool
+        self._priority = BatchPriority(pool.name, pool.engine)
         self._now = now
         self._monotonic = monotonic
         self._key = pool.api_key.reveal() if pool.api_key else None
@@ -139,9 +146,33 @@ class ModelClient:
         call = in_flight or InFlight()
         call.started_at = self._now()
         call.started = self._monotonic()
-        reply = Reply()
         clean = Censor(messages[-1]["content"], self._key)
-        body = self._body(messages, response_format, max_output_tokens)
+        priority = self._priority.value
+        body = self._body(messages, response_format, max_output_tokens, priority)
+        try:
+            return await self._once(call, body, on_first_token, parse, clean, priority)
+        except _PriorityRefused:
+            body = self._body(messages, response_format, max_output_tokens, None)
+            attempt = await self._once(call, body, on_first_token, parse, clean, None)
+            if call.is_over and attempt.symptom in (None, Symptom.INVALID_OUTPUT):  # else it was not for its priority
+                self._priority.switch_off()
+            return attempt
+
+    def withdrawn(self, call: InFlight, symptom: Symptom, detail: str = "") -> Attempt:
+        """The attempt of a call that was cancelled: its tokens were made in vain."""
+        return self._seen(call, Finding(symptom, detail))
+
+    async def _once(
+        self,
+        call: InFlight,
+        body: bytes,
+        on_first_token: Callable[[], None] | None,
+        parse: Parse,
+        clean: Clean,
+        priority: int | None,
+    ) -> Attempt:
+        """Send one request; what it showed. Raises _PriorityRefused where it carried a priority that is not taken."""
+        reply = Reply()
         finding = None
         try:
             async with asyncio.timeout(self._pool.request_timeout_seconds) as deadline:
@@ -149,19 +180,18 @@ class ModelClient:
         except TimeoutError:
             finding = self._timed_out(call)
         except _NoStream as seen:
-            call.http_status, call.is_over = seen.response.status_code, True
-            finding = symptoms.of_response(
-                seen.response.status_code, seen.response.headers, seen.body, now=self._now(), clean=clean
-            )
+            status = seen.response.status_code
+            if priority is not None and refuses_priority(status, read_error(seen.body)):
+                raise _PriorityRefused from None
+            call.http_status, call.is_over = status, True
+            finding = symptoms.of_response(status, seen.response.headers, seen.body, now=self._now(), clean=clean)
         except (OversizedStream, UnreadableChunk) as error:
             finding = Finding(Symptom.INVALID_OUTPUT, str(error) or "a chunk of the stream is not JSON")
         except (openai.OpenAIError, httpx2.HTTPError, OSError) as error:
             finding = symptoms.of_exception(error)
+        if priority is not None and reply.error and refuses_priority(200, engine_error(reply.error)):
+            raise _PriorityRefused
         return self._attempt(call, reply, finding, parse, clean)
-
-    def withdrawn(self, call: InFlight, symptom: Symptom, detail: str = "") -> Attempt:
-        """The attempt of a call that was cancelled: its tokens were made in vain."""
-        return self._seen(call, Finding(symptom, detail))
 
     async def _stream(
         self,
@@ -202,7 +232,9 @@ class ModelClient:
         finally:
             await response.aclose()
 
-    def _body(self, messages: Messages, response_format: Mapping[str, Any], max_output_tokens: int) -> bytes:
+    def _body(
+        self, messages: Messages, response_format: Mapping[str, Any], max_output_tokens: int, priority: int | None
+    ) -> bytes:
         return to_json(
             {
                 "model": self._pool.model,
@@ -212,6 +244,7 @@ class ModelClient:
                 "temperature": 0,
                 "stream": True,
                 "stream_options": {"include_usage": True},
+                **({} if priority is None else {"priority": priority}),
             }
         )
 

@@ -10,7 +10,9 @@ import logging
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 
 from jobs.job import Finish, Job
 from jobs.outcomes import Cancelled, Expired, Failed, Outcome, Requeued, Symptom
@@ -18,13 +20,14 @@ from jobs.retry import RetryPolicy
 from jobs.store.database import Database
 from jobs.store.errors import StoreConflict, StoreUnavailable
 from scheduler.ledger import LedgerUnavailable
-from scheduler.permit import Ask, Permit, Reason, Refusal
+from scheduler.permit import Reason
 from tickets_batch.errors import UserError
 from workers.brief import Brief
 from workers.endpoint import Endpoint
 from workers.flight import Flight
 from workers.forever import for_ever
 from workers.leases import Leases
+from workers.pools import ASK_AGAIN_SECONDS, Granted, Pools, Refused
 from workers.watch import Watch
 from workers.writer import Writer
 
@@ -32,7 +35,6 @@ log = logging.getLogger(__name__)
 
 AHEAD = 32  # jobs claimed before they are admitted, at most
 LOOK_SECONDS = 1.0  # how often the state of a batch is read
-ASK_AGAIN_SECONDS = 0.05  # after a refusal, unless one of our own permits comes back first
 SERVICE_AWAY_SECONDS = 0.5
 NOTHING_TO_CLAIM_SECONDS = 0.25
 UNWRITTEN = 32  # finishes not yet in SQL at which admission waits: what a kill repeats stays bounded
@@ -51,7 +53,7 @@ class Executor:
         lease_seconds: float,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._endpoints = endpoints
+        self._pools = Pools(endpoints)
         self._policy = policy
         self._monotonic = monotonic
         self._leases = Leases(db, worker, lease_seconds, self._lose)
@@ -149,68 +151,54 @@ class Executor:
         return True
 
     async def _start_one(self, brief: Brief) -> float:
-        """Admit the first waiting job, or the smallest where that one is too large for now.
+        """Start the first waiting job, or a smaller one where that is too large for now.
 
         Gives 0 when one was started or has ended, else the seconds after which it is worth asking again.
         """
         if not self._waiting:
             return 0.0
-        endpoints = [self._endpoints[pool] for pool in brief.pools if pool in self._endpoints]
+        endpoints = self._pools.of(brief)
         if not endpoints:
-            self._put(Finish(self._waiting.popleft(), Requeued(blocked=_no_pool(brief))))
+            self._put(Finish(self._waiting.popleft(), Requeued(blocked=_no_pool(brief), keeps_place=True)))
             return 0.0
-        rest_seconds = LOOK_SECONDS
-        for job in self._candidates(brief):
-            for endpoint in endpoints:
-                again_seconds = await self._admit(brief, job, endpoint)
-                if again_seconds == 0:
-                    return 0.0
-                rest_seconds = min(rest_seconds, again_seconds)
-        return rest_seconds
-
-    def _candidates(self, brief: Brief) -> Iterable[Job]:
         first = self._waiting[0]
-        yield first
-        smallest = min(self._waiting, key=brief.prompt_bytes, default=first)  # none where the first was lost meanwhile
-        if smallest is not first:
-            yield smallest
-
-    async def _admit(self, brief: Brief, job: Job, endpoint: Endpoint) -> float:
-        """Ask for a permit and start the job under it; gives what `_start_one` gives."""
-        mark = endpoint.health.begin()
-        if mark is None:
-            return max(ASK_AGAIN_SECONDS, endpoint.health.pause_seconds)
-        prompt_tokens = endpoint.estimator.of_bytes(brief.prompt_bytes(job))
-        answer: Permit | Refusal | None = None
-        try:
-            answer = await endpoint.gate.ask(Ask(prompt_tokens, brief.spec.max_output_tokens))
-        finally:
-            if not isinstance(answer, Permit):
-                endpoint.health.not_made(mark)
-        if isinstance(answer, Permit):
-            await self._launch(brief, job, endpoint, answer, mark)
+        refusals = await self._start(brief, first, endpoints)
+        if not refusals:
             return 0.0
-        if answer.reason is Reason.TOO_LARGE and self._is_too_large(brief, job, prompt_tokens):
-            return 0.0
-        return max(ASK_AGAIN_SECONDS, answer.retry_after_seconds or 0.0)
+        if smaller := self._pools.smaller(brief, self._waiting, first, refusals):
+            of_its_size = [refusal.endpoint for refusal in refusals if refusal.is_of_its_size]
+            if not await self._start(brief, smaller, of_its_size):
+                return 0.0
+        return min(LOOK_SECONDS, *(refusal.again_seconds for refusal in refusals))
 
-    async def _launch(self, brief: Brief, job: Job, endpoint: Endpoint, permit: Permit, mark: int) -> None:
+    async def _start(self, brief: Brief, job: Job, endpoints: Sequence[Endpoint]) -> list[Refused]:
+        """Start a job at the first pool that takes it; the refusals, none when it was started or has ended."""
+        answer = await self._pools.offer(brief, job, endpoints)
+        if isinstance(answer, Granted):
+            await self._launch(brief, job, answer)
+            return []
+        if any(refusal.reason is Reason.TOO_LARGE for refusal in answer) and self._is_too_large(brief, job):
+            return []
+        return answer
+
+    async def _launch(self, brief: Brief, job: Job, granted: Granted) -> None:
+        endpoint, permit, mark = granted.endpoint, granted.permit, granted.mark
         if self._stopping or job not in self._waiting:  # stopped, or lost, while we asked
             endpoint.health.not_made(mark)
             await endpoint.gate.give_back(permit, aborted=False)
             return
         self._waiting.remove(job)
-        flight = Flight(job, brief, endpoint, permit, mark, self._policy, self._put)
+        flight = Flight(job, brief, endpoint, permit, mark, self._policy, partial(self._hand_in, brief))
         self._flights[job.id] = flight
         endpoint.gate.hold(permit, flight.withdraw)
         flight.task = asyncio.create_task(flight.fly())
         flight.task.add_done_callback(lambda _: self._landed(job.id))
 
-    def _is_too_large(self, brief: Brief, job: Job, prompt_tokens: int) -> bool:
+    def _is_too_large(self, brief: Brief, job: Job) -> bool:
         """A job that no pool could ever carry ends; another pool may yet be asked."""
-        needed = prompt_tokens + brief.spec.max_output_tokens
-        pools = [self._endpoints[name].pool for name in brief.pools if name in self._endpoints]
-        most = max(pool.capacity.tokens - pool.protected.interactive.tokens for pool in pools)
+        size = brief.prompt_bytes(job)
+        asks = [endpoint.ask(size, brief.spec.max_output_tokens) for endpoint in self._pools.of(brief)]
+        needed, most = min(ask.amount.tokens for ask in asks), self._pools.most_tokens(brief)
         if needed <= most or job not in self._waiting:
             return False
         self._waiting.remove(job)
@@ -226,6 +214,13 @@ class Executor:
             log.error("a flight crashed; its lease runs out", exc_info=error)
             self._leases.drop([job_id])
         self._wake.set()
+
+    def _hand_in(self, brief: Brief, finish: Finish) -> None:
+        """What became of a flight; what blocks one pool blocks its batch only where no other pool can serve."""
+        outcome = finish.outcome
+        if isinstance(outcome, Requeued) and outcome.blocked and not self._pools.is_blocked(brief):
+            finish = replace(finish, outcome=replace(outcome, blocked=None))
+        self._put(finish)
 
     def _put(self, finish: Finish) -> None:
         """Hand a finish to the writer; from one that blocks its batch on, no other job of that batch is started."""
@@ -248,7 +243,7 @@ class Executor:
     def _unstarted(self, batch_id: str) -> Outcome:
         if self._watch.is_cancelling(batch_id):
             return Cancelled()
-        return Expired() if self._watch.is_past_deadline(batch_id) else Requeued()
+        return Expired() if self._watch.is_past_deadline(batch_id) else Requeued(keeps_place=True)
 
     def _let_go(self, job_ids: Sequence[int]) -> None:
         """On the writer's thread."""

@@ -4,15 +4,16 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from jobs.job import Finish, Job
-from jobs.outcomes import Attempt, Symptom
+from jobs.outcomes import Attempt, Symptom, Usage
 from jobs.retry import RetryPolicy, decide
 from scheduler.permit import Permit
 from workers.brief import Brief
 from workers.client import InFlight
 from workers.endpoint import Endpoint
+from workers.health import SIGNS, Sign
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +74,17 @@ class Flight:
                     self.task.uncancel()
             finally:
                 self.is_calling = False
-        return self.endpoint.client.withdrawn(self.call, self.withdrawn_for or Symptom.STOPPING)
+        return self._in_vain()
+
+    def _in_vain(self) -> Attempt:
+        """The attempt of a withdrawn call; engines report no usage of it, so what they have read is estimated."""
+        attempt = self.endpoint.client.withdrawn(self.call, self.withdrawn_for or Symptom.STOPPING)
+        if self.call.usage is not None:
+            return attempt
+        prompt_tokens = self.permit.ask.prompt_tokens
+        if attempt.ttft_seconds is None:
+            prompt_tokens = self.endpoint.durations.prefilled(prompt_tokens, attempt.seconds)
+        return replace(attempt, usage=Usage(prompt_tokens, attempt.usage.completion_tokens))
 
     async def _classify(self) -> Attempt:
         brief = self.brief
@@ -97,14 +108,30 @@ class Flight:
         await self.endpoint.gate.give_back(self.permit, aborted=was_sent and not self.call.is_over)
 
     def _learn(self, attempt: Attempt) -> None:
-        if attempt.usage.prompt_tokens > 0 and not self.job.truncated:
-            size = self.brief.prompt_bytes(self.job)
-            self.endpoint.estimator.learn(size, self.permit.ask.prompt_tokens, attempt.usage.prompt_tokens)
+        usage, ask = self.call.usage, self.permit.ask
+        if usage is None or usage.prompt_tokens < 1:
+            return
+        if not self.job.truncated:
+            self.endpoint.estimator.learn(self.brief.prompt_bytes(self.job), ask.prompt_tokens, usage.prompt_tokens)
+        if self.call.is_over and SIGNS[attempt.symptom] is Sign.WORKS:
+            self.endpoint.durations.learn(
+                usage.prompt_tokens,
+                usage.completion_tokens,
+                ask.output_tokens,
+                attempt.seconds,
+                attempt.ttft_seconds,
+            )
 
     async def _note_health(self, attempt: Attempt) -> None:
-        pause_seconds = self.endpoint.health.end(self.mark, attempt, self.job.id)
+        health, pool = self.endpoint.health, self.endpoint.pool.name
+        was_blocked = health.blocked
+        pause_seconds = health.end(self.mark, attempt, self.job.id)
+        if health.blocked and not was_blocked:
+            log.warning("pool %s gets no more jobs but probes: %s", pool, health.blocked)
+        elif was_blocked and not health.blocked:
+            log.info("pool %s gets jobs again", pool)
         if pause_seconds is not None:
-            log.warning("pool %s rests for %.1f s: %s", self.endpoint.pool.name, pause_seconds, attempt.detail)
+            log.warning("pool %s rests for %.1f s: %s", pool, pause_seconds, attempt.detail)
             await self.endpoint.gate.pause(pause_seconds)
 
     def _hand_over(self, attempt: Attempt) -> None:

@@ -14,6 +14,8 @@ SPARE_OVERLOADS = 5.0
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 30.0
 LONGEST_ASKED_PAUSE_SECONDS = 300.0
+FIRST_PROBE_SECONDS = 5.0
+LONGEST_PROBE_SECONDS = 300.0
 
 
 class Sign(Enum):
@@ -24,6 +26,7 @@ class Sign(Enum):
     OVERLOADED = auto()
     UNREACHABLE = auto()
     ANSWERS = auto()  # it refused this one request: reached, but no proof that it works
+    BLOCKED = auto()  # it refuses every request: a wrong key, a wrong model
     NOTHING = auto()  # the call ended by our own doing
 
 
@@ -37,7 +40,7 @@ SIGNS = {
     Symptom.UNREACHABLE: Sign.UNREACHABLE,
     Symptom.TOO_LONG: Sign.ANSWERS,
     Symptom.REFUSED: Sign.ANSWERS,
-    Symptom.BLOCKED: Sign.ANSWERS,
+    Symptom.BLOCKED: Sign.BLOCKED,
     Symptom.TOO_LARGE: Sign.NOTHING,
     Symptom.WITHDRAWN: Sign.NOTHING,
     Symptom.STOPPING: Sign.NOTHING,
@@ -62,12 +65,19 @@ class EndpointHealth:
 
     Where there is no connection, one call a second finds out whether there is one again: every job that is tried in
     vain has to be written back.
+
+    **Probes.** `blocked` says why no call can be expected to succeed: it is failing, or it refuses every request. Then
+    one call at a time finds out whether that is still so, after five seconds, then after twice as long each time, up to
+    five minutes.
     """
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._failed_jobs: set[int] = set()
         self._last_trouble = ""
+        self._refusal: str | None = None  # why it refuses every request
+        self._probe_at = 0.0
+        self._probes = 0  # in vain
         self._unreachable_since: float | None = None
         self._unreachable_seconds = 0.0
         self._store = SPARE_OVERLOADS
@@ -88,16 +98,29 @@ class EndpointHealth:
         return None
 
     @property
-    def pause_seconds(self) -> float:
-        """How long the endpoint is still to be left alone."""
-        return max(0.0, self._paused_until - self._monotonic())
+    def blocked(self) -> str | None:
+        """Why no call can be expected to succeed now, for whatever reason; None while one can."""
+        return self._refusal or self.failing
 
-    def begin(self) -> int | None:
-        """A mark for a call that may be made now, None when none may.
+    @property
+    def pause_seconds(self) -> float:
+        """How long the endpoint is still to be left alone, but for probes that others decide on."""
+        paused_until = max(self._paused_until, self._probe_at if self.blocked else 0.0)
+        return max(0.0, paused_until - self._monotonic())
+
+    @property
+    def probes(self) -> int:
+        """How many calls in a row found it still blocked."""
+        return self._probes
+
+    def begin(self, *, probe: bool = False) -> int | None:
+        """A mark for a call that may be made now, None when none may; a `probe` does not wait for its time.
 
         Every mark goes to exactly one `end`, or to `not_made`.
         """
-        if self.pause_seconds > 0 or (self._window is not None and self._in_flight >= int(self._window)):
+        if self._monotonic() < self._paused_until or (not probe and self.pause_seconds > 0):
+            return None
+        if self._window is not None and self._in_flight >= int(self._window):
             return None
         self._in_flight += 1
         return self._pause
@@ -113,12 +136,31 @@ class EndpointHealth:
         sign = SIGNS[attempt.symptom]
         if sign is Sign.NOTHING:
             return None
-        self._trip(sign, attempt.detail or str(attempt.symptom), job_id)
+        is_new = mark == self._pause  # begun since the last pause; what began before says nothing of the time after it
+        trouble = attempt.detail or str(attempt.symptom)
+        self._trip(sign, trouble, job_id)
+        if sign is Sign.BLOCKED:
+            self._refusal = trouble
+        elif is_new and sign in (Sign.WORKS, Sign.ANSWERS):
+            self._refusal = None
+        if self.blocked is None:
+            self._probes = 0
+        elif is_new and sign in (Sign.BLOCKED, Sign.FAILED, Sign.UNREACHABLE):
+            self._await_a_probe()
         if sign is not Sign.UNREACHABLE:
-            return self._account(sign, attempt.retry_after_seconds, mark)
-        if mark == self._pause:
+            return self._account(sign, attempt.retry_after_seconds, is_new=is_new)
+        if is_new:
             self._begin_pause(CONNECT_AGAIN_SECONDS)  # this process's own: other machines may well reach it
         return None
+
+    def _await_a_probe(self) -> None:
+        if (
+            self._refusal or self._unreachable_since is None
+        ):  # one call a second is enough of a rest where nobody answers
+            wait_seconds = min(LONGEST_PROBE_SECONDS, FIRST_PROBE_SECONDS * 2.0 ** min(self._probes, 10))
+            self._probe_at = self._monotonic() + wait_seconds
+            self._begin_pause(0.0)
+        self._probes += 1
 
     def _trip(self, sign: Sign, trouble: str, job_id: int) -> None:
         if sign is Sign.UNREACHABLE:
@@ -136,12 +178,12 @@ class EndpointHealth:
             if len(self._failed_jobs) < FAILING_JOBS:
                 self._failed_jobs.add(job_id)
 
-    def _account(self, sign: Sign, asked_seconds: float | None, mark: int) -> float | None:
+    def _account(self, sign: Sign, asked_seconds: float | None, *, is_new: bool) -> float | None:
         self._store = min(SPARE_OVERLOADS, self._store + OVERLOADED_SHARE)
         if sign is Sign.OVERLOADED:
             self._store -= 1.0
-        if mark != self._pause:
-            return None  # begun before the last pause: it says nothing of the time after it
+        if not is_new:
+            return None
         if sign is Sign.WORKS:
             self._pauses_in_a_row = 0
             if self._window is not None:

@@ -71,7 +71,8 @@ class Runtime:
             report = endpoint.estimator.report()
             estimates[name] = {"ratio": round(report.ratio, 3), "error": round(report.mean_error, 3), "n": report.count}
         in_flight = self._executor.in_flight if self._executor else 0
-        return {"batch": self.batch_id, "in_flight": in_flight, "estimates": estimates}
+        blocked = {name: why for name, endpoint in self._endpoints.items() if (why := endpoint.health.blocked)}
+        return {"batch": self.batch_id, "in_flight": in_flight, "estimates": estimates, "blocked": blocked}
 
     async def _open(self) -> None:
         redis_url = reveal(self._settings.redis_url or "")

@@ -29,6 +29,14 @@ model = "test-model"
 capacity = { slots = 20, tokens = 60000 }
 protected = { interactive = { slots = 8, tokens = 24000 }, batch = { slots = 2, tokens = 6000 } }
 """
+DEEP = """
+[[pool]]
+name = "deep"
+base_url = "http://127.0.0.1:9/v1"
+model = "large-model"
+capacity = { slots = 64, tokens = 400000 }
+protected = { batch = { slots = 64, tokens = 400000 } }
+"""
 KEYS = [
     *("batch_id", "date", "state", "blocked", "created_at", "not_before", "deadline_at", "finished_at"),
     *(
@@ -42,6 +50,7 @@ KEYS = [
         "yields",
         "withdrawn",
         "tokens",
+        "pools",
     ),
 ]
 COUNTS = [
@@ -127,8 +136,38 @@ class TestSubmit:
     def test_it_says_where_it_is_blind(self, here: Here) -> None:
         here.submit()
         assert here.err.splitlines()[0] == (
-            "pool gpu has no signal: batch is blind to the chat there, and may use 12 of its 20 slots"
+            "pool gpu has no signal: batch is blind to the chat there, and stays at its floor, 2 of 20 slots; "
+            "add a [[pool.signal]]"
         )
+
+    def test_a_pool_of_batchs_own_needs_no_signal(self, here: Here) -> None:
+        Path("tickets-batch.toml").write_text(SETTINGS + DEEP)
+        here.submit("--pool", "deep")
+        assert "blind" not in here.err
+
+    def test_the_pools_are_those_of_the_settings_in_their_order(self, here: Here, db: Database) -> None:
+        Path("tickets-batch.toml").write_text(SETTINGS + DEEP)
+        batch = batches.get(db, here.submit())
+        assert (batch.pools, batch.model) == (("gpu", "deep"), "test-model")
+
+    def test_a_batch_can_name_its_pools_in_its_own_order(self, here: Here, db: Database) -> None:
+        Path("tickets-batch.toml").write_text(SETTINGS + DEEP)
+        batch = batches.get(db, here.submit("--pool", "deep", "--pool", "gpu", "--pool", "deep"))
+        assert (batch.pools, batch.model) == (("deep", "gpu"), "large-model")
+
+    def test_a_batch_at_work_keeps_its_pools(self, here: Here, db: Database) -> None:
+        Path("tickets-batch.toml").write_text(SETTINGS + DEEP.replace("large-model", "test-model"))
+        batch_id = here.submit("--pool", "gpu")
+        assert here.submit("--pool", "deep") == batch_id
+        assert f"{batch_id} keeps its pools, gpu: it was at work when this was submitted" in here.err
+        assert batches.get(db, batch_id).pools == ("gpu",)
+        here.submit("--pool", "gpu")
+        assert "keeps its pools" not in here.err
+
+    def test_a_pool_that_is_not_there(self, here: Here) -> None:
+        here("submit", "--pool", "gpu", "--pool", "tpu", code=2)
+        assert here.err == "tickets-batch: --pool tpu: there is no such pool; the settings have gpu\n"
+        assert here.json("status") == {"data": []}
 
     def test_json_has_the_keys_of_the_documentation(self, here: Here) -> None:
         shown = here.json("submit", "--date", "2026-11-30", code=1)
@@ -257,6 +296,9 @@ class TestStatus:
         assert "limit      unknown: Redis does not answer" in here("status", batch_id)
         shown = here.json("status", batch_id)
         assert (shown["limit"], shown["load"], shown["request_counts"]["total"]) == (None, None, 2)
+        (pool,) = shown["pools"]
+        assert pool.pop("name") == "gpu"
+        assert set(pool.values()) == {None}
 
     def test_json_of_all_and_of_one_are_alike(self, here: Here) -> None:
         batch_id = here.submit()

@@ -1,5 +1,8 @@
 """Waiting for a batch: what is said while it does not end, when waiting is given up, and the exit code of its end."""
 
+import asyncio
+import json
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -14,7 +17,13 @@ from jobs.store import batches, schema, services
 from jobs.store.batches import Batch
 from jobs.store.database import Database
 from jobs.tables import batches as batches_table
+from scheduler.capacity import Amount
+from scheduler.ledger import Ledger
+from scheduler.permit import Ask, Kind, PublishedLimit
+from scheduler.pools import capacity_of
+from tests.support.shift import pool_settings
 from tests.support.store import submit
+from tests.support.valkey import ValkeyServer
 from tickets_batch.cli import wait
 from tickets_batch.cli.ending import ending_in_words, exit_code
 from tickets_batch.cli.ledgers import Ledgers
@@ -101,6 +110,29 @@ def test_it_returns_the_batch_when_it_has_ended(db: Database, batch: Batch, ledg
     assert shown.readings[0] == Reading(total=3, done=0, failed=0, permits=None, limit=None)
     assert shown.readings[-1].done == 3
     assert shown.said == ["no Redis has been started here yet"]
+
+
+def test_chat_is_shown_and_a_blind_pool_is_said_once(
+    db: Database, batch: Batch, shown: Recorder, tmp_path: Path, valkey: ValkeyServer
+) -> None:
+    beat(db, "scheduler", "worker")
+    settings = Settings(home=tmp_path, redis_url=valkey.url, pool=(pool_settings("http://127.0.0.1:9/v1"),))
+    note = {"rule": "blind", "load": {"is_blind": True}, "at": time.time()}
+
+    async def chat() -> None:
+        ledger = Ledger.connect(valkey.url, "gpu", capacity_of(settings.pool[0]), lease_seconds=60)
+        await ledger.found()
+        await ledger.publish(PublishedLimit(Amount(1, 2_000), 1_000), 60, 1, json.dumps(note))
+        await ledger.acquire(Kind.INTERACTIVE, Ask(500, 500))
+        await ledger.aclose()
+
+    asyncio.run(chat())
+    shown.after[5] = lambda: batches.cancel(db, batch.id)
+    with Ledgers(settings) as ledgers:
+        Waiting(db, batch.id, ledgers, settings, shown, remedy="start them").until_it_ends()
+    assert (shown.readings[0].chat, shown.readings[0].permits, shown.readings[0].limit) == (1, 0, 1)
+    assert [line.split(":")[0] for line in shown.said] == ["pool gpu"]
+    assert "add a [[pool.signal]]" in shown.said[0]
 
 
 def test_nobody_at_work_is_said_once_and_then_given_up(

@@ -134,6 +134,7 @@ def test_a_shared_prefix_is_reported_as_cached_from_the_second_request_on() -> N
 def test_what_a_real_server_refuses_is_refused(
     instant_engine: EngineThread, changes: dict[str, Any], error: type[openai.APIStatusError]
 ) -> None:
+    instant_engine.set_profile(refuses_priority=True)
     with pytest.raises(error):
         ask(instant_engine, "Hello", **changes)
 

@@ -13,7 +13,7 @@ from scheduler.capacity import Amount
 from scheduler.permit import PublishedLimit
 from tests.engine.process import EngineThread
 from tests.engine.profile import EngineProfile
-from tests.support.shift import LABELS, POOL, Shift, at_work, is_done, play
+from tests.support.shift import LABELS, POOL, Shift, at_work, is_done, play, submit
 from tests.support.valkey import ValkeyServer
 from tests.support.wait import wait_until_async
 
@@ -126,9 +126,8 @@ def test_revoked_permits_stop_their_requests_and_cost_no_attempt(
             driving = asyncio.create_task(shift.drive())
             await wait_until_async(lambda: slow_engine.state()["running"] >= 10, "ten requests at the engine")
             await shift.ledger.publish(PublishedLimit(POOL.floor, 2_000), ttl_seconds=60, leader_epoch=2)
-            await shift.ledger.revoke(POOL.floor)
+            await wait_until_async(lambda: shift.is_pulled_back(9), "the yields to be written")
             await wait_until_async(lambda: slow_engine.state()["running"] <= 1, "the engine to be left alone", 3)
-            await wait_until_async(lambda: shift.batch().withdrawn >= 9, "the yields to be written")
             assert {row.attempts for row in shift.rows().values()} <= {0, 1}
             slow_engine.set_profile(step_base_seconds=0.0)
             await driving
@@ -260,6 +259,30 @@ def test_the_estimate_learns_from_what_the_engine_counts(
         async with at_work(database, valkey, engine.base_url, bodies(60)) as shift:
             await shift.finish()
             assert shift.endpoint.estimator.report().ratio > 1.5
+
+    play(scene)
+
+
+def test_how_long_a_ticket_takes_is_learned_from_those_that_ended_and_said_at_every_ask(
+    database: Database, valkey: ValkeyServer, slow_engine: EngineThread
+) -> None:
+    async def scene() -> None:
+        async with at_work(database, valkey, slow_engine.base_url, bodies(60)) as shift:
+            first = shift.endpoint.ask(400, 24)
+            await shift.finish()
+            rows = [row for row in slow_engine.log() if row.outcome == "ok"]
+            seconds = sorted((row.ended_at or 0.0) - row.arrived_at for row in rows[-48:])
+            learned = shift.endpoint.ask(400, 24)
+            assert 0.8 * seconds[24] < learned.expected_ms / 1000 < 3 * seconds[-1]
+            assert learned.expected_ms != first.expected_ms
+            make_tickets_long(slow_engine)
+            shift.batch_id = submit(database, bodies(90)[60:], source_key="more")
+            driving = asyncio.create_task(shift.drive())
+            await wait_until_async(lambda: slow_engine.state()["running"] >= 10, "requests at the engine")
+            await wait_until_async(lambda: shift.is_pulled_back(9), "the yields to be written")
+            assert shift.endpoint.ask(400, 24).expected_ms == learned.expected_ms
+            await shift.executor.stop(grace_seconds=0.0)
+            await driving
 
     play(scene)
 

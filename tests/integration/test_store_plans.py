@@ -48,6 +48,7 @@ HOT: dict[str, Callable[[Database, str], object]] = {
     "finish": lambda db, batch: succeed(db, claim(db, batch, 8)),
     "runnable": lambda db, batch: batches.runnable(db),
     "status": lambda db, batch: batches.get(db, batch),
+    "unfinished": lambda db, batch: batches.unfinished(db),
     "expire": lambda db, batch: batches.expire_overdue(db),
     "results": lambda db, batch: next(results.stream(db, batch)),
 }
