@@ -24,6 +24,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "resume": ("control", "Let a paused batch go on."),
     "scheduler": ("services", "Run the scheduler."),
     "worker": ("services", "Run worker processes."),
+    "gateway": ("services", "Run the chat's door: an OpenAI-compatible address that admits chat first."),
     "up": ("services", "Run everything on this machine, supervised."),
     "demo": ("demo", "Classify sixty tickets on a small real model on this machine."),
     "doctor": ("doctor", "Check every connection and setting."),

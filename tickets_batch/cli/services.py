@@ -1,4 +1,4 @@
-"""`scheduler`, `worker` and `up`: what runs until it is told to stop."""
+"""`scheduler`, `worker`, `gateway` and `up`: what runs until it is told to stop."""
 
 import signal
 import threading
@@ -14,7 +14,7 @@ from tickets_batch.cli.intent import require_pool
 from tickets_batch.cli.ledgers import Ledgers
 from tickets_batch.cli.logs import log_to_stderr
 from tickets_batch.local.parent import die_with_parent
-from tickets_batch.local.services import IN_ORDER, EmbeddedServices, child_environment, worker_program
+from tickets_batch.local.services import IN_ORDER, WITH_GATEWAY, EmbeddedServices, child_environment, worker_program
 from tickets_batch.local.supervisor import TICK_SECONDS, Supervisor
 from tickets_batch.settings import Settings, reveal
 
@@ -54,17 +54,37 @@ def worker_command(call: Call, processes: int | None) -> None:
 
 @verb()
 @click.pass_obj
+def gateway_command(call: Call) -> None:
+    """Run the chat's door until SIGTERM or Ctrl-C.
+
+    An OpenAI-compatible address that admits chat before batch. It needs no database, and serves without Redis too. On
+    SIGTERM the answers under way have a few seconds to end.
+    """
+    from gateway.server import serve
+
+    die_with_parent()
+    stop = _told_to_stop()
+    log_to_stderr(call.debug)
+    settings = call.settings()
+    require_pool(settings)
+    with _redis(settings) as settings:
+        serve(settings, stop, _say)
+
+
+@verb()
+@click.pass_obj
 def up_command(call: Call) -> None:
     """Run everything on this machine until SIGTERM or Ctrl-C.
 
-    That is the scheduler, the workers, and a Valkey server unless redis_url is set. Whatever dies is started again.
-    Their logs are in the logs directory under home.
+    That is the scheduler, the workers, the gateway if the settings have a [gateway], and a Valkey server unless
+    redis_url is set. Whatever dies is started again. Their logs are in the logs directory under home.
     """
     settings = call.settings()
     stop = _told_to_stop()
     _check(settings)
-    with EmbeddedServices(settings, IN_ORDER, said=_say) as services:
-        running = [service for service in IN_ORDER if services.owns(service)]
+    wanted = WITH_GATEWAY if "gateway" in settings.model_fields_set else IN_ORDER
+    with EmbeddedServices(settings, wanted, said=_say) as services:
+        running = [service for service in wanted if services.owns(service)]
         _say(f"running {', '.join(running)}" if running else "another command runs everything already: standing by")
         _say(f"logs: {settings.home.absolute() / 'logs'}; stop with Ctrl-C")
         stop.wait()
@@ -78,11 +98,18 @@ def _service(call: Call) -> Iterator[tuple[Settings, threading.Event]]:
     log_to_stderr(call.debug)
     settings = call.settings()
     _check(settings)
-    if settings.redis_url is not None:
+    with _redis(settings) as settings:
         yield settings, stop
+
+
+@contextmanager
+def _redis(settings: Settings) -> Iterator[Settings]:
+    """The settings with a Redis in them: the one that they name, or an embedded one, which runs meanwhile."""
+    if settings.redis_url is not None:
+        yield settings
         return
     with EmbeddedServices(settings, ["valkey"], said=_say) as services:
-        yield services.settings, stop
+        yield services.settings
 
 
 def _check(settings: Settings) -> None:

@@ -20,8 +20,9 @@ from tickets_batch.local.process import end_leftovers, record
 from tickets_batch.local.supervisor import READY_SECONDS, TICK_SECONDS, Supervisor
 from tickets_batch.settings import Secret, Settings, reveal, to_environment
 
-Service = Literal["valkey", "scheduler", "worker"]
-IN_ORDER: tuple[Service, ...] = ("valkey", "scheduler", "worker")
+Service = Literal["valkey", "gateway", "scheduler", "worker"]
+IN_ORDER: tuple[Service, ...] = ("valkey", "scheduler", "worker")  # what a batch needs
+WITH_GATEWAY: tuple[Service, ...] = ("valkey", "gateway", "scheduler", "worker")  # the chat's door is closed last
 COMMAND = (sys.executable, "-P", "-m", "tickets_batch")  # -P: the directory we are called in holds no modules of ours
 LOOK_FOR_FREE_SECONDS = 0.5
 
@@ -40,7 +41,7 @@ class EmbeddedServices:
     ) -> None:
         wanted = {service for service in want if service != "valkey" or settings.redis_url is None}
         self._home = Home(settings.home)
-        self._locks = {service: self._home.lock(service) for service in IN_ORDER if service in wanted}
+        self._locks = {service: self._home.lock(service) for service in WITH_GATEWAY if service in wanted}
         self._said = said
         self._stopping = threading.Event()
         self._usable = threading.Event()
@@ -161,8 +162,8 @@ class EmbeddedServices:
             yield valkey.prepare(self._home)
             return
         environment = child_environment(self.settings)
-        if service == "scheduler":
-            yield Program("scheduler", service, (*COMMAND, "scheduler"), self._home.logs / "scheduler.log", environment)
+        if service != "worker":
+            yield Program(service, service, (*COMMAND, service), self._home.logs / f"{service}.log", environment)
             return
         for number in range(1, self.settings.worker.processes + 1):
             yield worker_program(number, environment, self._home.logs / f"worker-{number}.log")
