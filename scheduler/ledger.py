@@ -153,13 +153,13 @@ class Ledger:
     async def publish(self, limit: PublishedLimit, ttl_seconds: float, leader_epoch: int, note: str = "") -> bool:
         """Put a limit in force for `ttl_seconds`; False when a newer leader has spoken. `note` says why it is so."""
         amount, o = limit.limit, limit.outlook
-        outlook = (
-            f"{o.high.slots} {o.high.tokens} {o.arrivals_milli} {o.request_tokens} "
-            f"{o.reserve} {o.prefill_rate} {o.prefill_ahead_tokens}"
-        )
+        numbers = [o.high.slots, o.high.tokens, o.arrivals_milli, o.request_tokens, o.reserve]
+        numbers += [o.prefill_rate, o.prefill_ahead_tokens]
+        numbers += [number for rise in o.rises for number in (rise.slots, rise.tokens)]
         answer = await self._call(
-            "publish", amount.slots, amount.tokens, limit.prefill_tokens, _ms(ttl_seconds), leader_epoch, outlook, note
-        )
+            "publish", amount.slots, amount.tokens, limit.prefill_tokens, _ms(ttl_seconds), leader_epoch,
+            " ".join(map(str, numbers)), note,
+        )  # fmt: skip
         return bool(answer)
 
     async def revoke(self, target: Amount) -> list[str]:
@@ -180,8 +180,8 @@ class Ledger:
 
     async def snapshot(self) -> Snapshot:
         """Who holds what now, and the limit in force."""
-        numbers, epoch, recent, note = await self._call("snapshot")
-        return _read_snapshot([int(number) for number in numbers], str(epoch), recent, str(note))
+        numbers, epoch, recent, note, rises = await self._call("snapshot")
+        return _read_snapshot([int(number) for number in numbers], str(epoch), recent, str(note), rises)
 
     # --- inside
 
@@ -198,13 +198,16 @@ class Ledger:
             raise LedgerUnavailable(_why(error)) from error
 
 
-def _read_snapshot(numbers: Sequence[int], epoch: str, recent: Sequence[str], note: str) -> Snapshot:
+def _read_snapshot(
+    numbers: Sequence[int], epoch: str, recent: Sequence[str], note: str, rises: Sequence[int]
+) -> Snapshot:
     """The numbers come in the order in which `lua/snapshot.lua` gives them."""
     now, settled_at, i_slots, i_tokens, b_slots, b_tokens, r_slots, r_tokens, prefill, expected_ms, waiting = numbers[
         :11
     ]
     arrivals, refused, revoked, first_tokens = numbers[15:19]
-    slots, tokens, prefill_limit, high_slots, high_tokens, *outlook, limit_until = numbers[19:30]
+    slots, tokens, prefill_limit = numbers[19:22]
+    high_slots, high_tokens, arrivals_milli, request_tokens, reserve, rate, ahead_tokens, limit_until = numbers[22:30]
     seen_slots, seen_tokens, seen_until, paused_until, beat_at, oldest_ms = numbers[30:]
     return Snapshot(
         interactive=Amount(i_slots, i_tokens),
@@ -221,7 +224,15 @@ def _read_snapshot(numbers: Sequence[int], epoch: str, recent: Sequence[str], no
         interactive_waiting=waiting,
         oldest_waiting_seconds=oldest_ms / 1000,
         epoch=epoch,
-        outlook=Outlook(Amount(high_slots, high_tokens), *outlook),
+        outlook=Outlook(
+            high=Amount(high_slots, high_tokens),
+            arrivals_milli=arrivals_milli,
+            request_tokens=request_tokens,
+            reserve=reserve,
+            prefill_rate=rate,
+            prefill_ahead_tokens=ahead_tokens,
+            rises=tuple(map(Amount, rises[::2], rises[1::2])),
+        ),
         arrivals=arrivals,
         refused=refused,
         revoked=revoked,

@@ -6,17 +6,15 @@ goes back to its floor at once, and one more slot is kept free until it has been
 """
 
 import math
-from collections import deque
 from dataclasses import dataclass
 from enum import StrEnum
 
 from scheduler.capacity import Amount, PoolCapacity
 from scheduler.headroom import headroom
+from scheduler.history import ChatHistory
 from scheduler.permit import Outlook, PublishedLimit
 from scheduler.signals.load import Load
 
-HISTORY_SECONDS = 120.0  # busy moments are looked for in this time
-HIGH_QUANTILE = 0.9  # of the readings in it, what chat held in its busy moments
 RATE_SECONDS = 5.0  # the arrival rate follows within this
 PREFILL_SECONDS = 0.05  # what batch may have on its way to a first token, as the engine's time
 AHEAD_SECONDS = 0.15  # and what may be left of it in front of a chat request: about one step of an engine
@@ -55,7 +53,7 @@ class Limit:
     def __init__(self, capacity: PoolCapacity, ttft_target_seconds: float) -> None:
         self._capacity = capacity
         self._target_seconds = ttft_target_seconds
-        self._history: deque[tuple[float, Amount]] = deque()
+        self._history = ChatHistory()
         self._arrivals_per_second = 0.0
         self._request_tokens = 0.0
         self._read_at: float | None = None
@@ -88,9 +86,7 @@ class Limit:
     # --- feed-forward
 
     def _take_in(self, load: Load, now: float) -> None:
-        self._history.append((now, load.in_flight))
-        while self._history[0][0] < now - HISTORY_SECONDS:
-            self._history.popleft()
+        self._history.add(now, load.in_flight)
         if load.in_flight.slots > 0:
             mean = load.in_flight.tokens / load.in_flight.slots
             self._request_tokens += (mean - self._request_tokens) * (0.1 if self._request_tokens else 1.0)
@@ -104,23 +100,17 @@ class Limit:
         """The prefill window in tokens, and what is expected of the chat."""
         rate = load.prefill_rate or 0.0
         longest_seconds = self._target_seconds * TARGET_SHARE
-        high = self._high()
+        high = self._history.high()
         arrivals_milli = round(self._arrivals_per_second * 1000)
         is_quiet = high.slots == 0 and arrivals_milli == 0
         return round(rate * min(PREFILL_SECONDS, longest_seconds)), Outlook(
             high=high,
+            rises=self._history.rises(load.in_flight),
             arrivals_milli=arrivals_milli,
             request_tokens=round(self._request_tokens),
             reserve=(0 if is_quiet else 1) + self._extra,
             prefill_rate=round(rate),
             prefill_ahead_tokens=round(rate * min(AHEAD_SECONDS, longest_seconds)),
-        )
-
-    def _high(self) -> Amount:
-        nth = int(HIGH_QUANTILE * (len(self._history) - 1))
-        return Amount(
-            sorted(amount.slots for _, amount in self._history)[nth],
-            sorted(amount.tokens for _, amount in self._history)[nth],
         )
 
     def _room(self, published: PublishedLimit, load: Load) -> Amount:

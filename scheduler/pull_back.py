@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from scheduler.capacity import Amount, total
 
 SOON_MS = 100  # what ends within this is as good as gone: asking it back would waste its work and win nothing
-SPARE_MS = 500  # what ends within this is not asked back for a chat request that needs its place
+SPARE_MS = 200  # what ends within this is not asked back for a chat request that needs its place
 DRAINER_MS = 1500  # nor what ends within this when batch goes back to its floor: no one request waits for its place
 
 

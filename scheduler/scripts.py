@@ -7,7 +7,6 @@ from scheduler import book, headroom, pull_back
 
 # The numbers of the rules, for the Lua by the names that Python has for them.
 NUMBERS = {
-    "RISE_SECONDS": headroom.RISE_SECONDS,
     "DRAIN_SECONDS": headroom.DRAIN_SECONDS,
     "RESERVE_DEVIATIONS": headroom.RESERVE_DEVIATIONS,
     "FLOOR_HOLD_MS": book.FLOOR_HOLD_MS,
@@ -26,5 +25,11 @@ def read(name: str) -> str:
 
 def compose(verb: str, clock: str | None = None) -> str:
     """The whole script of a verb. `clock` is Lua that defines `now_ms()`; left out, it is the server's own clock."""
-    numbers = "\n".join(f"local {name} = {number!r}" for name, number in NUMBERS.items())
+    horizons = ", ".join(map(repr, headroom.HORIZONS_SECONDS))
+    numbers = "\n".join(
+        [
+            f"local HORIZONS_SECONDS = {{ {horizons} }}",
+            *(f"local {name} = {value!r}" for name, value in NUMBERS.items()),
+        ]
+    )
     return "\n".join([numbers, clock or read("clock"), read("common"), read(verb)])

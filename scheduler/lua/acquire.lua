@@ -15,15 +15,29 @@ local function refuse_interactive()
   end
 end
 
+-- How far chat rises within so many seconds: linear between the horizons, level beyond the last.
+local function rise(rises, seconds)
+  local before_s, before_slots, before_tokens = 0, 0, 0
+  for n = 1, math.floor(#rises / 2) do
+    local slots, more = rises[2 * n - 1], rises[2 * n]
+    if seconds < HORIZONS_SECONDS[n] then
+      local share = (seconds - before_s) / (HORIZONS_SECONDS[n] - before_s)
+      return before_slots + (slots - before_slots) * share, before_tokens + (more - before_tokens) * share
+    end
+    before_s, before_slots, before_tokens = HORIZONS_SECONDS[n], slots, more
+  end
+  return before_slots, before_tokens
+end
+
 -- The most batch may hold, this request included, for the chat to find its room: scheduler/headroom.py.
 local function headroom(chat_slots, chat_tokens)
   local most_slots, most_tokens, prefill, outlook = limit(settled_at)
   local expected_s = expected / 1000
-  local share = 1 - math.exp(-expected_s / RISE_SECONDS)
+  local rise_slots, rise_tokens = rise(outlook.rises, expected_s)
   local mean = outlook.arrivals / 1000 * math.min(expected_s / math.max(1, T.b_slots), DRAIN_SECONDS)
   local reserve = math.max(outlook.reserve, mean + RESERVE_DEVIATIONS * math.sqrt(mean))
-  local later_slots = chat_slots + math.max(0, outlook.high_slots - chat_slots) * share
-  local later_tokens = chat_tokens + math.max(0, outlook.high_tokens - chat_tokens) * share
+  local later_slots = math.min(chat_slots + rise_slots, math.max(chat_slots, outlook.high_slots))
+  local later_tokens = math.min(chat_tokens + rise_tokens, math.max(chat_tokens, outlook.high_tokens))
   local slots = math.floor(SLOTS - later_slots - reserve)
   local room = math.floor(TOKENS - later_tokens - reserve * outlook.request_tokens)
   return math.max(FLOOR_SLOTS, math.min(slots, most_slots)), math.max(FLOOR_TOKENS, math.min(room, most_tokens)), prefill

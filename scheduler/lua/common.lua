@@ -129,7 +129,9 @@ local function interactive_use()
 end
 
 -- The limit in force: slots, tokens, prefill tokens, and what is expected of the chat.
-local NO_OUTLOOK = { high_slots = 0, high_tokens = 0, arrivals = 0, request_tokens = 0, reserve = 0, rate = 0, ahead = 0 }
+local NO_OUTLOOK = {
+  high_slots = 0, high_tokens = 0, arrivals = 0, request_tokens = 0, reserve = 0, rate = 0, ahead = 0, rises = {},
+}
 local function limit(settled_at)
   local published = redis.call('HMGET', LIMIT, 'slots', 'tokens', 'prefill', 'until', 'outlook')
   if not published[1] or NOW >= tonumber(published[4]) or NOW < settled_at then
@@ -143,7 +145,7 @@ local function limit(settled_at)
   local most = math.max(FLOOR_TOKENS, math.min(tonumber(published[2]), TOKENS - OWN_I_TOKENS))
   return slots, most, tonumber(published[3]), {
     high_slots = numbers[1], high_tokens = numbers[2], arrivals = numbers[3], request_tokens = numbers[4],
-    reserve = numbers[5], rate = numbers[6], ahead = numbers[7],
+    reserve = numbers[5], rate = numbers[6], ahead = numbers[7], rises = { unpack(numbers, 8) },
   }
 end
 

@@ -1,5 +1,5 @@
--- Read everything at one moment. Answers four lists: numbers (clock, settled at, totals, the limit in force, observed load,
--- pause, beat, oldest interactive request without a first token), epoch, recent first tokens, and the note.
+-- Read everything at one moment. Answers: numbers (clock, settled at, totals, the limit in force, observed load,
+-- pause, beat, oldest interactive request without a first token), epoch, recent first tokens, the note, and the rises of the chat.
 local id, settled_at = epoch()
 local numbers = { NOW, settled_at }
 for _, name in ipairs(FIELDS) do
@@ -25,4 +25,4 @@ for _, value in ipairs({
   numbers[#numbers + 1] = tonumber(value)
 end
 save()
-return { numbers, id, redis.call('LRANGE', FIRSTS, 0, RECENT - 1), published[2] or '' }
+return { numbers, id, redis.call('LRANGE', FIRSTS, 0, RECENT - 1), published[2] or '', outlook.rises }

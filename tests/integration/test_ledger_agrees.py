@@ -37,6 +37,7 @@ outlooks = st.just(Outlook()) | st.builds(
     st.integers(0, 4),
     st.just(0) | st.integers(1, 40_000),
     st.integers(0, 3_000),
+    st.just(()) | st.tuples(amounts, amounts, amounts, amounts),
 )
 kinds = st.sampled_from([Kind.BATCH, Kind.BATCH, Kind.BATCH, Kind.INTERACTIVE])
 which = st.integers(0, 40)
@@ -224,7 +225,9 @@ def lifelike(rng: random.Random) -> list[tuple[Any, ...]]:
     """What happens next, from an evening with three sizes of ticket."""
     prompt, output, seconds = rng.choice([(150, 40, 0.3), (150, 40, 0.9), (700, 200, 6.0)])
     # High enough for tokens to bind in some evenings, slots in others.
-    outlook = Outlook(Amount(rng.randrange(9), rng.randrange(5_000)), rng.choice([0, 2_000, 9_000]), 300, 1, 4_000, 400)
+    rises = tuple(Amount(rng.randrange(n), rng.randrange(n * 500)) for n in (2, 3, 5, 8))
+    arrivals = rng.choice([0, 2_000, 9_000])
+    outlook = Outlook(Amount(rng.randrange(9), rng.randrange(5_000)), arrivals, 300, 1, 4_000, 400, rises)
     chat = [("acquire", Kind.INTERACTIVE, Ask(rng.choice([60, 300]), 100, streamed=rng.random() < 0.8))]
     return rng.choice(
         [
