@@ -49,6 +49,7 @@ class Door:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._beating: asyncio.Task[None] | None = None
         self.is_away = False  # Redis is
+        self.waiting = 0
         self.admitted_open = 0
 
     @classmethod
@@ -83,6 +84,7 @@ class Door:
             answer = await self._ask(ask)
             if not _is_full(answer):
                 return answer
+        self.waiting += 1
         try:
             async with asyncio.timeout(self._wait_seconds), self._turn:
                 while True:
@@ -92,7 +94,10 @@ class Door:
                         return answer
                     await self._room_or_time()
         except TimeoutError:
+            self._tell(self._ledger.refuse())
             return Refusal(Reason.CAPACITY)
+        finally:
+            self.waiting -= 1
 
     def first_token(self, visit: Visit) -> None:
         """The model has begun to answer; returns at once, and saying it again does no harm."""

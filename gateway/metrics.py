@@ -25,6 +25,7 @@ class Metrics:
             registry=self.registry,
         )
         self._in_flight = self._gauge("in_flight", "Chat requests at the model now.")
+        self._waiting = self._gauge("waiting", "Chat requests that wait at the door for room now.")
         self._redis_away = self._gauge("redis_away", "1 while Redis does not answer and chat is let in unasked.")
 
     def count(self, outcome: Outcome) -> None:
@@ -34,6 +35,7 @@ class Metrics:
     def watch(self, pool: str, door: Door) -> None:
         """Read what the door of a pool knows whenever somebody asks."""
         self._in_flight.labels(pool).set_function(lambda: door.in_flight)
+        self._waiting.labels(pool).set_function(lambda: door.waiting)
         self._redis_away.labels(pool).set_function(lambda: door.is_away)
 
     def page(self) -> bytes:

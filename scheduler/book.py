@@ -137,7 +137,6 @@ class Book:
         refuse = self._refuse_batch if kind is Kind.BATCH else self._refuse_interactive
         refusal = refuse(ask, now_ms)
         if refusal is not None:
-            self.refused += kind is Kind.INTERACTIVE
             return refusal, self._make_room(now_ms) if refusal.reason is Reason.CAPACITY else []
         self._add(token, kind, ask, now_ms, has_first_token=not ask.streamed)
         if kind is Kind.BATCH:
@@ -219,6 +218,10 @@ class Book:
         self._expire(now_ms)
         self.observed, self.observed_until_ms = amount, now_ms + ttl_ms
         return self._reclaim(now_ms)
+
+    def refuse(self) -> None:
+        """Count a chat request that has waited for room as long as it may, and was refused for good."""
+        self.refused += 1
 
     def beat(self, now_ms: int) -> None:
         """A gateway or guard is alive: chat that does not show here is not there."""

@@ -26,7 +26,7 @@ KEYS = ("permits", "expiry", "totals", "limit", "epoch", "observed", "paused", "
 PERMANENT_KEYS = ("epoch",)
 VERBS = (
     "acquire", "first_token", "settle", "renew", "register", "release", "drain", "revoke", "publish", "observe",
-    "pause", "found", "beat", "snapshot",
+    "pause", "found", "beat", "refuse", "snapshot",
 )  # fmt: skip
 
 _TIMEOUT_SECONDS = 2.0
@@ -124,6 +124,10 @@ class Ledger:
     async def beat(self) -> None:
         """A gateway or guard is alive: chat that does not show in the ledger is not there."""
         await self._call("beat")
+
+    async def refuse(self) -> None:
+        """Count a chat request that has waited for room as long as it may, and was refused for good."""
+        await self._call("refuse")
 
     async def release(self, permit: Permit) -> None:
         """Give a permit back."""

@@ -81,7 +81,6 @@ if kind == 'b' then
   reason, retry_after_ms = refuse_batch()
 else
   reason = refuse_interactive()
-  T.refused = T.refused + (reason and 1 or 0)
   if reason == 'capacity' then
     ask_back(0, 0, 0) -- before chat asks again, batch is at its floor: drainers too
   end

@@ -46,6 +46,9 @@ def door(settings: Settings) -> Iterator[str]:
         yield address
 
 
+WAITING = 'tickets_batch_gateway_waiting{pool="gpu"}'
+
+
 def waiting_for(settings: Settings, wait_ms: int) -> Settings:
     """The same with another time that chat may wait for room."""
     return settings.model_copy(update={"gateway": settings.gateway.model_copy(update={"wait_ms": wait_ms})})
@@ -161,6 +164,7 @@ class TestRefusal:
         assert refused.value.code == "rate_limit_exceeded"
         assert slow_engine.busy() == 3
         assert metric(door, 'tickets_batch_gateway_requests_total{outcome="refused"}') == 1
+        wait_until(lambda: snapshot(settings).refused == 1, "the refusal to be counted once, however often it asked")
         for chat in running_chats:
             chat.close()
 
@@ -170,7 +174,7 @@ class TestRefusal:
             first, *others = [send(door, LONG) for _ in range(3)]
             wait_until(lambda: slow_engine.busy() == 3, "the chat's share to be in use")
             with send(door, chat_body(4)) as waiting:
-                wait_until(lambda: snapshot(patient).refused > 0, "it to be refused once")
+                wait_until(lambda: metric(door, WAITING) == 1, "it to wait")
                 first.close()
                 assert b"200 OK" in until(waiting, b"\r\n\r\n")
             for chat in others:
@@ -184,7 +188,7 @@ class TestRefusal:
             chats = [send(door, LONG) for _ in range(3)]
             wait_until(lambda: slow_engine.busy() == 3, "the chat's share to be in use")
             waiting = send(door, LONG)
-            wait_until(lambda: snapshot(patient).refused > 0, "it to be refused once")
+            wait_until(lambda: metric(door, WAITING) == 1, "it to wait")
             waiting.close()
             gone = 'tickets_batch_gateway_requests_total{outcome="caller_gone"}'
             wait_until(lambda: metric(door, gone) == 1, "the gateway to notice")

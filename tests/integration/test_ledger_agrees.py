@@ -54,6 +54,7 @@ OPERATIONS = st.one_of(
     *[st.tuples(st.just("publish"), amounts, st.integers(0, 6_000), st.integers(1, 9_000), st.integers(1, 3), outlooks)]
     * 2,
     st.tuples(st.just("beat")),
+    st.tuples(st.just("refuse")),
     st.tuples(st.just("observe"), amounts, st.integers(1, 4_000)),
     st.tuples(st.just("pause"), st.integers(1, 3_000)),
     *[st.tuples(st.just("wait"), st.integers(0, 3_000) | st.just(LEASE_MS))] * 2,
@@ -143,6 +144,10 @@ class Pair:
 
     async def observe(self, amount: Amount, ttl_ms: int) -> None:
         assert await self.ledger.observe(amount, ttl_ms / 1000) == self.book.observe(amount, ttl_ms, self.now_ms)
+
+    async def refuse(self) -> None:
+        await self.ledger.refuse()
+        self.book.refuse()
 
     async def beat(self) -> None:
         await self.ledger.beat()
