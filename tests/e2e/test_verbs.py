@@ -152,7 +152,8 @@ class TestHowAWaitingSubmitEnds:
         batch_id = site.night.batch_id(command)
         assert "blocked: " in command.err
         assert site.night.json("status", batch_id)["blocked"]
-        assert site.counts(batch_id) == {"pending": 2, "running": 0, "succeeded": 0, "failed": 0, "cancelled": 0}
+        counts = site.counts(batch_id)
+        assert counts["pending"] + counts["running"] == 2  # one of them may be out, as a probe
         site.engine.change_settings(api_key=None)
         wait_until(lambda: site.counts(batch_id)["succeeded"] == 2, "the next probe and the rest", 30)
         shown = site.night.json("status", batch_id)

@@ -214,8 +214,7 @@ def test_a_withdrawn_request_keeps_its_permit_for_as_long_as_the_engine_may_work
             driving = asyncio.create_task(shift.drive())
             await wait_until_async(lambda: engine.state()["running"] == SLOTS, "all slots to be taken")
             await shift.ledger.publish(PublishedLimit(POOL.floor, 2_000), ttl_seconds=60, leader_epoch=2)
-            await shift.ledger.revoke(POOL.floor)
-            await wait_until_async(lambda: shift.batch().yields == SLOTS - 1, "the withdrawals")
+            await wait_until_async(lambda: shift.is_pulled_back(SLOTS - 1), "the withdrawals")
             assert engine.state()["running"] == SLOTS  # ghosts
             assert (await shift.ledger.snapshot()).reclaiming.slots == SLOTS - 1
 

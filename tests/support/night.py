@@ -44,8 +44,9 @@ base_url = "{base_url}"
 model = "test-model"
 engine = "vllm"
 capacity = {{ slots = {slots}, tokens = {tokens} }}
-protected = {{ interactive = {{ slots = {chat}, tokens = {chat_tokens} }}, batch = {{ slots = 1, tokens = 2000 }} }}
+protected = {{ interactive = {{ slots = {chat}, tokens = {chat_tokens} }}, batch = {batch} }}
 request_timeout_seconds = 30
+{signal}
 [worker]
 processes = {processes}
 lease_seconds = {lease_seconds}
@@ -81,8 +82,8 @@ class Night:
         self,
         base_url: str,
         *,
-        slots: int = 20,
-        chat: int = 4,
+        slots: int = 16,
+        chat: int = 0,
         processes: int = 2,
         lease_seconds: float = 4,
         labels: Sequence[str] = LABELS,
@@ -90,7 +91,11 @@ class Night:
         redis_url: str | None = None,
         more: str = "",
     ) -> None:
-        """Write `tickets-batch.toml`; `more` is TOML put in front of everything."""
+        """Write `tickets-batch.toml`; `more` is TOML put in front of everything.
+
+        Without a share for `chat` the pool is batch's own; with one, the engine's metrics tell that no chat is there.
+        """
+        batch = "{ slots = 1, tokens = 2000 }" if chat else f"{{ slots = {slots}, tokens = {slots * 8000} }}"
         self.labels = labels
         text = SETTINGS.format(
             home=json.dumps(str(self.home)),
@@ -99,6 +104,8 @@ class Night:
             tokens=slots * 8000,
             chat=chat,
             chat_tokens=chat * 8000,
+            batch=batch,
+            signal='[[pool.signal]]\ntype = "engine"' if chat else "",
             processes=processes,
             lease_seconds=lease_seconds,
             labels="\n".join(f"{json.dumps(label)} = {json.dumps('about ' + label)}" for label in labels),
