@@ -136,8 +136,15 @@ class PoolReading:
             case "paused":
                 return f"the engine asked for rest, {self.snapshot.paused_seconds:.0f} s to go"
             case Rule.HEADROOM:
-                high = self.chat.at_least(self.snapshot.outlook.high)
-                return f"headroom: chat holds {self.chat.slots} slots now and {high.slots} in busy moments"
+                total, chat, limit = self.capacity.total, self.chat, self.limit
+                kept = Amount(max(0, total.slots - chat.slots - limit.slots), total.tokens - chat.tokens - limit.tokens)
+                if limit.slots < self.snapshot.limit.slots:
+                    return (
+                        f"headroom: chat holds {chat.slots} of {total.slots} slots, {kept.slots} more are kept for it"
+                    )
+                return (
+                    f"headroom: chat holds {chat.tokens:,} of {total.tokens:,} tokens; {kept.tokens:,} are kept for it"
+                )
             case Rule.DEDICATED | Rule.BLIND | Rule.CLOSED as rule:
                 return WORDS[rule]
             case rule:

@@ -82,6 +82,14 @@ class Here:
 
         self._with(pool, act)
 
+    def observe(self, pool: str, amount: Amount) -> None:
+        """What the control loop tells of an engine's own metrics."""
+
+        async def act(ledger: Ledger) -> None:
+            await ledger.observe(amount, 60)
+
+        self._with(pool, act)
+
     def _with(self, name: str, act: Any) -> None:
         async def whole() -> None:
             pool = next(pool for pool in self.settings().pool if pool.name == name)
@@ -204,3 +212,11 @@ def test_a_pool_that_left_the_settings_is_listed_as_unknown(here: Here) -> None:
     _, deep = here.json("status", "latest")["pools"]
     assert deep["name"] == "deep"
     assert {deep[key] for key in deep if key != "name"} == {None}
+    assert "pool deep  its limit is not known: it is not in these settings" in here("status", "latest")
+
+
+def test_what_an_engine_shows_is_fresh_beside_a_pool_that_needs_no_engine(here: Here) -> None:
+    busy(here)
+    assert here.json("status", "latest")["load"]["observed_is_fresh"] is False
+    here.observe("gpu", Amount(3, 3_000))
+    assert here.json("status", "latest")["load"]["observed_is_fresh"] is True

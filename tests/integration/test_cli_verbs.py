@@ -137,7 +137,7 @@ class TestSubmit:
         here.submit()
         assert here.err.splitlines()[0] == (
             "pool gpu has no signal: batch is blind to the chat there, and stays at its floor, 2 of 20 slots; "
-            "add a [[pool.signal]]"
+            "add a [[pool.signal]], or protect all of it for batch where no chat goes there"
         )
 
     def test_a_pool_of_batchs_own_needs_no_signal(self, here: Here) -> None:
@@ -299,6 +299,13 @@ class TestStatus:
         (pool,) = shown["pools"]
         assert pool.pop("name") == "gpu"
         assert set(pool.values()) == {None}
+
+    def test_an_embedded_redis_that_has_ended_is_no_setting_to_check(self, here: Here) -> None:
+        batch_id = here.submit()
+        Path("home/run").mkdir(parents=True, exist_ok=True)
+        Path("home/run/redis-url").write_text("redis://:secret@127.0.0.1:9/0")
+        words = " ".join(here("status", batch_id).split())
+        assert "limit unknown: the Valkey server of this home does not answer: submit --wait and up run it" in words
 
     def test_json_of_all_and_of_one_are_alike(self, here: Here) -> None:
         batch_id = here.submit()

@@ -78,7 +78,9 @@ def test_a_pool_at_rest_says_so_before_any_rule_of_the_limit() -> None:
 
 class TestHeadroom:
     SEEN = snapshot(
-        interactive=Amount(9, 27_000), outlook=Outlook(high=Amount(14, 42_000), reserve=1), note=note("full")
+        interactive=Amount(9, 27_000),
+        outlook=Outlook(high=Amount(14, 42_000), reserve=1, rises=(Amount(), Amount(), Amount(), Amount(5, 15_000))),
+        note=note("full"),
     )
 
     def test_the_limit_is_what_a_ticket_like_those_in_flight_would_find(self) -> None:
@@ -89,7 +91,7 @@ class TestHeadroom:
     def test_it_is_the_rule_that_binds_where_it_leaves_less_than_was_published(self) -> None:
         pool = reading(self.SEEN)
         assert pool.rule == "headroom"
-        assert pool.reason == "headroom: chat holds 9 slots now and 14 in busy moments"
+        assert pool.reason == "headroom: chat holds 9 of 20 slots, 1 more are kept for it"
 
     def test_it_never_leaves_less_than_the_floor(self) -> None:
         assert reading(snapshot(interactive=Amount(19, 59_000))).limit == CAPACITY.floor

@@ -40,7 +40,7 @@ def test_everything_that_is_known_of_a_shared_pool() -> None:
             "first token after 0.30 s (p50), 0.52 s (p95), last 3; 1,204 refused",
         ),
         ("  readings", "ledger 1 s ago, engine never"),
-        ("  prefill", "900 of 3,000 tokens before a first token"),
+        ("  prefill", "900 prompt tokens before a first token; 3,000 at a time, or one ticket"),
         ("  hours", "open until 2026-12-01 05:00 Europe/Berlin"),
     ]
 

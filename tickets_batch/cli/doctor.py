@@ -59,7 +59,7 @@ def examine(settings: Settings) -> Iterator[Check]:
     spec, check = _classification(settings)
     yield check
     if not settings.pool:
-        words = "none is configured: write a [[pool]] in tickets-batch.toml, or set OPENAI_BASE_URL and add --model"
+        words = "none is configured: write a [[pool]] in tickets-batch.toml, which only submit --model does without"
         yield Check("pool", "problem", words)
     snapshots = _snapshots(settings)
     for pool in settings.pool:

@@ -51,7 +51,8 @@ class Intent:
         used = _used(settings, options.pools)
         remarks = [
             f"pool {pool.name} has no signal: batch is blind to the chat there, and stays at its floor, "
-            f"{pool.protected.batch.slots} of {pool.capacity.slots} slots; add a [[pool.signal]]"
+            f"{pool.protected.batch.slots} of {pool.capacity.slots} slots; add a [[pool.signal]], or protect all of it "
+            "for batch where no chat goes there"
             for pool in used
             if not pool.signal and not capacity_of(pool).is_dedicated
         ]

@@ -15,6 +15,8 @@ from tickets_batch.errors import UserError
 from tickets_batch.local.home import Home
 from tickets_batch.settings import Settings, reveal
 
+EMBEDDED_AWAY = "the Valkey server of this home does not answer: submit --wait and up run it; nothing new is admitted"
+
 
 class Ledgers:
     """Reads the ledgers on the configured Redis, or the embedded one, a snapshot at a time."""
@@ -26,6 +28,7 @@ class Ledgers:
         self._hours = {pool.name: SharedHours.of(pool.shared_hours, settings.zone) for pool in pools}
         self._runner = asyncio.Runner()
         self._has_redis = url is not None
+        self._is_embedded = settings.redis_url is None
         self.why_away: str | None = None
 
     def snapshots(self) -> Mapping[str, Snapshot]:
@@ -50,7 +53,7 @@ class Ledgers:
         try:
             found = await asyncio.gather(*(ledger.snapshot() for ledger in self._ledgers.values()))
         except LedgerUnavailable as error:
-            self.why_away = str(error)
+            self.why_away = EMBEDDED_AWAY if self._is_embedded else str(error)
             return {}
         return dict(zip(self._ledgers, found, strict=True))
 

@@ -25,7 +25,8 @@ def pool_in_words(pool: PoolReading, changes: Sequence[Event], zone: ZoneInfo) -
     if pool.condition is not Condition.DEDICATED:
         yield "  chat", _chat(pool)
         yield "  readings", ", ".join(map(_source, pool.sources)) or "none: no source has answered"
-    yield "  prefill", f"{snapshot.prefill_tokens:,} of {snapshot.prefill_limit_tokens:,} tokens before a first token"
+    most = f"{snapshot.prefill_limit_tokens:,} at a time, or one ticket"
+    yield "  prefill", f"{snapshot.prefill_tokens:,} prompt tokens before a first token; {most}"
     if pool.condition is not Condition.DEDICATED and (hours := _hours(pool, zone)):
         yield "  hours", hours
     for change in changes:

@@ -26,6 +26,9 @@ def run(arguments: Sequence[str]) -> int:
         return exit_codes.ERROR
     except (KeyboardInterrupt, click.Abort):
         return exit_codes.INTERRUPTED
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.format_message(), file=sys.stderr)
+        return exit_codes.USAGE
     except Exception as error:
         if call.debug:
             traceback.print_exc()
@@ -48,8 +51,6 @@ def _told(error: Exception) -> tuple[list[str], int]:
     """What a person reads about an error, and the exit code."""
     if isinstance(error, UserError):
         return str(error).splitlines(), error.exit_code
-    if isinstance(error, click.exceptions.NoArgsIsHelpError):
-        return error.format_message().splitlines(), exit_codes.USAGE
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx else "tickets-batch"
         return [f"{error.format_message()} See {path} -h"], exit_codes.USAGE

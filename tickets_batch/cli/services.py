@@ -86,6 +86,8 @@ def up_command(call: Call) -> None:
     with EmbeddedServices(settings, wanted, said=_say) as services:
         running = [service for service in wanted if services.owns(service)]
         _say(f"running {', '.join(running)}" if running else "another command runs everything already: standing by")
+        if "gateway" in running:
+            _say(f"the chat's door: http://{settings.gateway.listen}/v1")
         _say(f"logs: {settings.home.absolute() / 'logs'}; stop with Ctrl-C")
         stop.wait()
 

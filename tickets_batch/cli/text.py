@@ -103,6 +103,8 @@ def _facts(batch: Batch, around: Surroundings, zone: ZoneInfo, now: datetime) ->
         for name in batch.pools:
             if name in around.pools:
                 yield from pool_in_words(around.pools[name], around.changes.get(name, ()), zone)
+            elif not around.why_away:
+                yield f"pool {name}", "its limit is not known: it is not in these settings"
         yield "limit", f"unknown: {around.why_away}" if around.why_away else ""
         yield "at work", services_in_words(around.at_work)
 

@@ -90,10 +90,11 @@ def _loads(pools: list[PoolReading]) -> dict[str, Any] | None:
     if not pools:
         return None
     snapshots = [pool.snapshot for pool in pools]
+    shared = [pool.snapshot for pool in pools if not pool.capacity.is_dedicated]
     return {
         "interactive_waiting": sum(snapshot.interactive_waiting for snapshot in snapshots),
         "oldest_waiting_seconds": max(snapshot.oldest_waiting_seconds for snapshot in snapshots),
-        "observed_is_fresh": all(snapshot.observed_is_fresh for snapshot in snapshots),
+        "observed_is_fresh": bool(shared) and all(snapshot.observed_is_fresh for snapshot in shared),
         "is_blind": any(pool.condition is Condition.BLIND for pool in pools),
         "ttft_seconds": _ttft([seconds for pool in pools for seconds in pool.ttfts_seconds]),
         "refused": sum(snapshot.refused for snapshot in snapshots),
