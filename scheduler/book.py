@@ -271,7 +271,7 @@ class Book:
 
     def _make_room(self, now_ms: int) -> list[str]:
         """Chat had to be refused: batch goes to its floor, drainers too, before chat asks again."""
-        return self._revoke(pull_back.victims(self._running(now_ms), NOTHING, self.capacity.floor, spare_ms=0))
+        return self._revoke(pull_back.victims(self._running(now_ms), NOTHING, self.capacity.floor, pull_back.SOON_MS))
 
     def _clear_the_way(self, now_ms: int) -> list[str]:
         """Ask back the prompts that a chat request would wait behind."""

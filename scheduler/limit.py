@@ -60,7 +60,7 @@ class Limit:
         self._above_floor_at = -math.inf  # when batch last held more than its floor
         self._red_at = -math.inf
         self._red_rule = Rule.TTFT
-        self._stepped_at = -math.inf
+        self._raised_at = self._eased_at = -math.inf  # the last steps of the reserve, up and down
         self._extra = 0  # slots of reserve, learned from breaks
 
     def decide(self, load: Load, now_seconds: float, *, is_open: bool = True) -> Decision:
@@ -70,8 +70,6 @@ class Limit:
             whole = PublishedLimit(capacity.total, capacity.total.tokens)
             return Decision(whole, Rule.DEDICATED, capacity.total, pull_back=False)
         self._take_in(load, now_seconds)
-        if load.is_blind:
-            return self._at_floor(load, Rule.BLIND, pull_back=True)
         self._judge(load, now_seconds)
         if now_seconds - self._red_at < CALM_SECONDS:
             return self._at_floor(load, self._red_rule, pull_back=True)
@@ -86,15 +84,17 @@ class Limit:
     # --- feed-forward
 
     def _take_in(self, load: Load, now: float) -> None:
+        since, self._read_at = self._read_at, now
+        if load.is_blind:  # what is not seen is not quiet
+            return
         self._history.add(now, load.in_flight)
         if load.in_flight.slots > 0:
             mean = load.in_flight.tokens / load.in_flight.slots
             self._request_tokens += (mean - self._request_tokens) * (0.1 if self._request_tokens else 1.0)
-        if self._read_at is not None and now > self._read_at:
-            seconds = now - self._read_at
+        if since is not None and now > since:
+            seconds = now - since
             weight = 1 - math.exp(-seconds / RATE_SECONDS)
             self._arrivals_per_second += (load.arrivals / seconds - self._arrivals_per_second) * weight
-        self._read_at = now
 
     def _prospect(self, load: Load) -> tuple[int, Outlook]:
         """The prefill window in tokens, and what is expected of the chat."""
@@ -121,18 +121,19 @@ class Limit:
 
     def _judge(self, load: Load, now: float) -> None:
         """Find out whether batch has made the chat suffer, and go a step down or up with the reserve."""
-        rule = self._broken(load, now)
+        rule = Rule.BLIND if load.is_blind else self._broken(load, now)
         if not load.batch_in_flight.fits(self._capacity.floor):
             self._above_floor_at = now
         step = max(1, int(self._capacity.total.slots * STEP_SHARE))
-        if rule is not None:
-            self._red_at, self._red_rule = now, rule
-            if now - self._stepped_at >= COHORT_SECONDS:
-                self._stepped_at = now
-                self._extra = min(self._extra + step, self._capacity.shared.slots)
-        elif now - max(self._red_at, self._stepped_at) >= EASE_SECONDS:
-            self._stepped_at = now
-            self._extra = max(0, self._extra - step)
+        if rule is None:
+            if now - max(self._red_at, self._eased_at) >= EASE_SECONDS:
+                self._eased_at = now
+                self._extra = max(0, self._extra - step)
+            return
+        self._red_at, self._red_rule = now, rule
+        if rule is not Rule.BLIND and now - self._raised_at >= COHORT_SECONDS:
+            self._raised_at = now
+            self._extra = min(self._extra + step, self._capacity.shared.slots)
 
     def _broken(self, load: Load, now: float) -> Rule | None:
         if load.is_congested and self._above_floor_at >= now - CALM_SECONDS:
@@ -144,5 +145,6 @@ class Limit:
     def _at_floor(self, load: Load, rule: Rule, *, pull_back: bool) -> Decision:
         prefill_tokens, outlook = self._prospect(load)
         floor = self._capacity.floor
-        is_over = not load.batch_in_flight.fits(floor)
+        # One alone may be larger than the floor: asked back, the ledger would let it in again, and so for ever.
+        is_over = load.batch_in_flight.slots > 1 and not load.batch_in_flight.fits(floor)
         return Decision(PublishedLimit(floor, prefill_tokens, outlook), rule, floor, pull_back=pull_back and is_over)

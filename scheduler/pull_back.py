@@ -32,7 +32,7 @@ def victims(running: Iterable[Running], room: Amount, floor: Amount, spare_ms: i
     held, leaving = total(r.amount for r in own), total(r.amount for r in own if r.left_ms <= SOON_MS)
     chosen = []
     for candidate in own:
-        over = (held - leaving - room).at_most(held - floor)
+        over = held - leaving - room.at_least(floor)
         if over.slots <= 0 and over.tokens <= 0:
             break
         if candidate.left_ms > spare_ms:

@@ -18,7 +18,7 @@ end
 -- How far chat rises within so many seconds: linear between the horizons, level beyond the last.
 local function rise(rises, seconds)
   local before_s, before_slots, before_tokens = 0, 0, 0
-  for n = 1, math.floor(#rises / 2) do
+  for n = 1, math.min(math.floor(#rises / 2), #HORIZONS_SECONDS) do
     local slots, more = rises[2 * n - 1], rises[2 * n]
     if seconds < HORIZONS_SECONDS[n] then
       local share = (seconds - before_s) / (HORIZONS_SECONDS[n] - before_s)
@@ -82,7 +82,7 @@ if kind == 'b' then
 else
   reason = refuse_interactive()
   if reason == 'capacity' then
-    ask_back(0, 0, 0) -- before chat asks again, batch is at its floor: drainers too
+    ask_back(0, 0, SOON_MS) -- before chat asks again, batch is at its floor: drainers too
   end
 end
 if reason then

@@ -134,12 +134,13 @@ local NO_OUTLOOK = {
 }
 local function limit(settled_at)
   local published = redis.call('HMGET', LIMIT, 'slots', 'tokens', 'prefill', 'until', 'outlook')
-  if not published[1] or NOW >= tonumber(published[4]) or NOW < settled_at then
-    return FLOOR_SLOTS, FLOOR_TOKENS, FLOOR_TOKENS, NO_OUTLOOK
-  end
   local numbers = {}
-  for number in string.gmatch(published[5], '%d+') do
+  for number in string.gmatch(published[5] or '', '%d+') do
     numbers[#numbers + 1] = tonumber(number)
+  end
+  -- One with fewer numbers is of another version: as good as none.
+  if not published[1] or #numbers < 7 or NOW >= tonumber(published[4]) or NOW < settled_at then
+    return FLOOR_SLOTS, FLOOR_TOKENS, FLOOR_TOKENS, NO_OUTLOOK
   end
   local slots = math.max(FLOOR_SLOTS, math.min(tonumber(published[1]), SLOTS - OWN_I_SLOTS))
   local most = math.max(FLOOR_TOKENS, math.min(tonumber(published[2]), TOKENS - OWN_I_TOKENS))
@@ -187,8 +188,8 @@ local function ask_back(room_slots, room_tokens, spare_ms)
   local slots, tokens = T.b_slots - T.r_slots, T.b_tokens - T.r_tokens
   local leaving_slots, leaving_tokens = 0, 0
   local function over()
-    return math.min(slots - leaving_slots - room_slots, slots - FLOOR_SLOTS) > 0
-      or math.min(tokens - leaving_tokens - room_tokens, tokens - FLOOR_TOKENS) > 0
+    return slots - leaving_slots > math.max(room_slots, FLOOR_SLOTS)
+      or tokens - leaving_tokens > math.max(room_tokens, FLOOR_TOKENS)
   end
   local victims = {}
   if not over() then

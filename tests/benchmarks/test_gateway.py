@@ -25,9 +25,7 @@ AT_ONCE = 16
 CALLS = 1200
 ROUNDS = 3
 ENGINE = EngineProfile(slots=256, kv_capacity_tokens=1 << 24)
-BODY = json.dumps(
-    chat_body(10, messages=[{"role": "user", "content": "Tell me a story. " * 10}], stream=True)
-).encode()
+BODY = json.dumps(chat_body(10, messages=[{"role": "user", "content": "Tell me a story. " * 10}], stream=True)).encode()
 
 
 @asynccontextmanager

@@ -95,6 +95,7 @@ def test_every_key_expires_but_the_named_ones(valkey: ValkeyServer) -> None:
             await ledger.observe(Amount(1, 1), 5)
             await ledger.pause(5)
             await ledger.first_token(permit)
+            await ledger.beat()
 
     asyncio.run(scene())
     with valkey.client() as client:

@@ -1,8 +1,11 @@
 """The rules of admission as plain arithmetic: one pool of 20 slots and 60,000 tokens, chat owns 8, batch owns 2."""
 
-from scheduler.book import Book
+import pytest
+
+from scheduler.book import FLOOR_HOLD_MS, RECENT, Book
 from scheduler.capacity import Amount, PoolCapacity
-from scheduler.permit import Ask, Kind, Permit, PublishedLimit, Reason, Refusal, Standing
+from scheduler.permit import Ask, Kind, Outlook, Permit, PublishedLimit, Reason, Refusal, Standing
+from scheduler.pull_back import DRAINER_MS, SOON_MS, SPARE_MS
 
 POOL = PoolCapacity(Amount(20, 60_000), Amount(8, 24_000), Amount(2, 6_000))
 LEASE_MS = 5_000
@@ -24,6 +27,12 @@ def take(ledger: Book, kind: Kind, count: int, ask: Ask = SMALL, now_ms: int = 0
         assert ledger.acquire(token, kind, ask, now_ms)[0] is None
         taken.append(token)
     return taken
+
+
+def begun(ledger: Book, tokens: list[str], now_ms: int = 0) -> None:
+    """The engine has begun to answer them."""
+    for token in tokens:
+        ledger.first_token(token, now_ms)
 
 
 def refusal(ledger: Book, kind: Kind, ask: Ask = SMALL, now_ms: int = 0) -> Reason | None:
@@ -160,7 +169,7 @@ def test_what_could_never_fit_is_said_to_be_too_large() -> None:
 
 def test_observed_load_counts_where_it_is_larger_than_our_own_count() -> None:
     ledger = book()
-    take(ledger, Kind.INTERACTIVE, 2)
+    begun(ledger, take(ledger, Kind.INTERACTIVE, 2))
     ledger.observe(Amount(15, 15_000), ttl_ms=1_000, now_ms=0)
     take(ledger, Kind.BATCH, 5)
     assert refusal(ledger, Kind.BATCH) is Reason.PROTECTED
@@ -246,3 +255,153 @@ def test_a_zombie_does_not_register_again_once_the_ledger_has_settled() -> None:
     ledger.settled_at_ms = LEASE_MS
     assert ledger.register(Permit("late", Kind.BATCH, SMALL), LEASE_MS) is Standing.GONE
     assert ledger.register(Permit("chat", Kind.INTERACTIVE, SMALL), LEASE_MS) is Standing.HELD
+
+
+class TestFirstTokenGate:
+    def test_nothing_over_the_floor_while_a_chat_request_waits(self) -> None:
+        ledger = book()
+        take(ledger, Kind.BATCH, 2)
+        chat = take(ledger, Kind.INTERACTIVE, 2)
+        begun(ledger, chat[:1])
+        assert refusal(ledger, Kind.BATCH, now_ms=FLOOR_HOLD_MS) is Reason.FIRST_TOKEN
+        begun(ledger, chat[1:])
+        assert refusal(ledger, Kind.BATCH, now_ms=FLOOR_HOLD_MS) is None
+
+    def test_the_floor_is_held_back_for_a_moment_only_however_many_come_after_the_first(self) -> None:
+        ledger = book()
+        first = take(ledger, Kind.INTERACTIVE, 1)
+        take(ledger, Kind.INTERACTIVE, 1, now_ms=FLOOR_HOLD_MS - 1)
+        begun(ledger, first, FLOOR_HOLD_MS - 1)
+        assert refusal(ledger, Kind.BATCH, now_ms=FLOOR_HOLD_MS - 1) is Reason.FIRST_TOKEN
+        assert refusal(ledger, Kind.BATCH, now_ms=FLOOR_HOLD_MS) is None
+
+    def test_a_chat_request_that_will_show_no_first_token_holds_nothing_back(self) -> None:
+        ledger = book()
+        take(ledger, Kind.INTERACTIVE, 1, Ask(500, 100, streamed=False))
+        take(ledger, Kind.BATCH, 3)
+
+    def test_one_whose_holder_died_holds_nothing_back_after_its_lease(self) -> None:
+        ledger = book()
+        take(ledger, Kind.INTERACTIVE, 1)
+        take(ledger, Kind.BATCH, 3, now_ms=LEASE_MS)
+
+
+class TestPrefill:
+    def test_it_keeps_the_floor_back_for_a_moment_only(self) -> None:
+        ledger = book(prefill_tokens=1_000)
+        take(ledger, Kind.BATCH, 1, Ask(3_000, 40))
+        assert refusal(ledger, Kind.BATCH, now_ms=FLOOR_HOLD_MS - 1) is Reason.PREFILL
+        assert refusal(ledger, Kind.BATCH, now_ms=FLOOR_HOLD_MS) is None
+        assert refusal(ledger, Kind.BATCH, now_ms=2 * FLOOR_HOLD_MS) is None  # the same asker
+        assert ledger.acquire("another", Kind.BATCH, SMALL, 2 * FLOOR_HOLD_MS)[0] == Refusal(Reason.PREFILL)
+
+    def test_what_is_withdrawn_is_still_in_front(self) -> None:
+        ledger = book(prefill_tokens=1_000)
+        token = take(ledger, Kind.BATCH, 1, Ask(3_000, 40))[0]
+        ledger.drain(token, 300, 0)
+        assert refusal(ledger, Kind.BATCH, now_ms=299) is Reason.PREFILL
+        assert refusal(ledger, Kind.BATCH, now_ms=300) is None
+
+
+class TestOutlook:
+    BUSY = Outlook(high=Amount(16, 40_000), reserve=2, request_tokens=1_000)
+
+    def test_the_reserve_is_kept_free_for_the_chat_and_not_at_the_floors_cost(self) -> None:
+        ledger = book(limit=None)
+        ledger.publish(PublishedLimit(POOL.most_batch, 60_000, self.BUSY), 60_000, leader_epoch=1, now_ms=0)
+        begun(ledger, take(ledger, Kind.INTERACTIVE, 13))
+        take(ledger, Kind.BATCH, 5)
+        assert refusal(ledger, Kind.BATCH) is Reason.LIMIT
+
+    def test_it_ends_with_the_limit_that_it_came_with(self) -> None:
+        ledger = book(limit=None)
+        ledger.publish(PublishedLimit(POOL.most_batch, 60_000, self.BUSY), 1_000, leader_epoch=1, now_ms=0)
+        assert ledger.limit(999).outlook == self.BUSY
+        assert ledger.limit(1_000) == PublishedLimit(POOL.floor, POOL.floor.tokens)
+
+
+class TestAskingBack:
+    def long(self, ledger: Book, count: int, expected_ms: int, now_ms: int = 0) -> list[str]:
+        tokens = take(ledger, Kind.BATCH, count, Ask(500, 100, expected_ms), now_ms)
+        begun(ledger, tokens, now_ms)
+        return tokens
+
+    @pytest.mark.parametrize(
+        ("left_ms", "asked_back"), [(SPARE_MS, 0), (SPARE_MS + 1, 1), (-SPARE_MS, 0), (-SPARE_MS - 1, 1)]
+    )
+    def test_for_a_chat_request_who_ends_soon_or_is_a_little_late_is_spared(
+        self, left_ms: int, asked_back: int
+    ) -> None:
+        ledger = book()
+        self.long(ledger, 12, expected_ms=1_000)
+        take(ledger, Kind.INTERACTIVE, 9, now_ms=1_000 - left_ms)
+        assert ledger.reclaiming().slots == asked_back
+
+    @pytest.mark.parametrize(("left_ms", "asked_back"), [(DRAINER_MS, 0), (DRAINER_MS + 1, 10)])
+    def test_going_back_to_the_floor_drainers_may_end(self, left_ms: int, asked_back: int) -> None:
+        ledger = book()
+        self.long(ledger, 12, expected_ms=left_ms)
+        assert len(ledger.revoke(POOL.floor, 0)) == asked_back
+
+    def test_a_chat_request_without_room_sends_all_but_the_floor_away_drainers_too(self) -> None:
+        ledger = book()
+        own = self.long(ledger, 12, expected_ms=SOON_MS + 1)
+        begun(ledger, take(ledger, Kind.INTERACTIVE, 18))
+        assert ledger.acquire("chat", Kind.INTERACTIVE, SMALL, 0) == (Refusal(Reason.CAPACITY), own[:1:-1])
+
+    def test_who_ends_in_this_moment_is_not_withdrawn_for_it_nor_taken_for_the_floor(self) -> None:
+        ledger = book()
+        own = self.long(ledger, 5, expected_ms=60_000)
+        self.long(ledger, 3, expected_ms=SOON_MS)
+        begun(ledger, take(ledger, Kind.INTERACTIVE, 12))
+        too_much = Ask(POOL.most_interactive.tokens, 0)
+        assert ledger.acquire("chat", Kind.INTERACTIVE, too_much, 0) == (Refusal(Reason.CAPACITY), own[:1:-1])
+
+    def test_prompts_in_front_of_a_chat_request_are_asked_back_but_for_a_few_tokens(self) -> None:
+        outlook = Outlook(prefill_rate=10_000, prefill_ahead_tokens=1_500)
+        ledger = book(limit=None)
+        ledger.publish(PublishedLimit(POOL.most_batch, 60_000, outlook), 60_000, leader_epoch=1, now_ms=0)
+        own = take(ledger, Kind.BATCH, 6, Ask(500, 1_500))
+        assert ledger.acquire("chat", Kind.INTERACTIVE, SMALL, 0)[1] == own[:2:-1]
+        assert ledger.acquire("another", Kind.INTERACTIVE, SMALL, 0)[1] == []
+
+    def test_of_an_engine_whose_rate_is_unknown_none_are(self) -> None:
+        ledger = book()
+        take(ledger, Kind.BATCH, 6)
+        assert ledger.acquire("chat", Kind.INTERACTIVE, SMALL, 0)[1] == []
+
+
+class TestWhatIsTold:
+    def test_counters_and_first_tokens(self) -> None:
+        ledger = book()
+        own = take(ledger, Kind.BATCH, 3)
+        chat = take(ledger, Kind.INTERACTIVE, 2)
+        begun(ledger, [own[0]], 400)
+        begun(ledger, [chat[0]], 700)
+        begun(ledger, [chat[0], "unknown"], 900)
+        ledger.revoke(POOL.floor, 900)
+        ledger.refuse()
+        seen = ledger.snapshot(1_000)
+        assert (seen.arrivals, seen.first_tokens, seen.revoked, seen.refused) == (2, 2, 1, 1)
+        assert [(first.kind, first.seconds) for first in seen.recent] == [(Kind.INTERACTIVE, 0.7), (Kind.BATCH, 0.4)]
+        assert (seen.interactive_waiting, seen.oldest_waiting_seconds) == (1, 1.0)
+
+    def test_only_the_last_first_tokens_are_remembered(self) -> None:
+        ledger = book()
+        for n in range(RECENT + 5):
+            begun(ledger, take(ledger, Kind.INTERACTIVE, 1, now_ms=n), n + 1)
+            ledger.release(f"{Kind.INTERACTIVE}-0-{n}", n + 1)
+        seen = ledger.snapshot(RECENT + 5)
+        assert (seen.first_tokens, len(seen.recent)) == (RECENT + 5, RECENT)
+
+    def test_the_age_of_the_last_beat(self) -> None:
+        ledger = book()
+        assert ledger.snapshot(0).beat_age_seconds is None
+        ledger.beat(100)
+        assert ledger.snapshot(1_350).beat_age_seconds == 1.25
+
+    def test_a_registered_request_is_no_arrival_and_waits_for_nothing(self) -> None:
+        ledger = book()
+        ledger.register(Permit("chat", Kind.INTERACTIVE, SMALL), 0)
+        seen = ledger.snapshot(0)
+        assert (seen.arrivals, seen.interactive_waiting, seen.interactive.slots) == (0, 0, 1)
