@@ -50,7 +50,7 @@ class Evening:
         narrow: list[Choice] = [
             self._narrow_ask, self._narrow_prompt, self._narrow_end, self._narrow_hold, self._narrow_lease,
             self._narrow_room, self._narrow_way, self._narrow_way, self._narrow_floor, self._narrow_chat,
-            self._narrow_truth, *[self._narrow_headroom] * 6, self._seldom,
+            self._narrow_truth, self._narrow_spared, *[self._narrow_headroom] * 6, self._seldom,
         ]  # fmt: skip
         weights = [4, 2, 2, 2, 2] + [1] * len(narrow)
         return self.rng.choices(usual + narrow, weights)[0](book, now_ms)
@@ -68,7 +68,7 @@ class Evening:
         return [("first_token", self.rng.randrange(30)) for _ in range(self.rng.randint(1, 6))]
 
     def _ends(self, *_: object) -> list[Move]:
-        some = [("release", self.rng.randrange(30)) for _ in range(self.rng.randint(1, 4))]
+        some: list[Move] = [("release", self.rng.randrange(30)) for _ in range(self.rng.randint(1, 4))]
         some += [("drain", self.rng.randrange(12), self.rng.choice([300, 6_000])) for _ in range(self.rng.randrange(3))]
         return [*some, ("wait", self.rng.choice([10, 60, 200, 500, 1_001])), ALL]
 
@@ -218,6 +218,14 @@ class Evening:
         most = sum(to_go[: self.rng.randint(0, len(to_go))]) - self.rng.choice([0, 1])
         outlook = Outlook(prefill_rate=rate, prefill_ahead_tokens=max(0, most))
         return [self._publish(outlook), ("wait", wait_ms), ("acquire", Kind.INTERACTIVE, Ask(60, 40))]
+
+    def _narrow_spared(self, *_: object) -> list[Move]:
+        """In front of a chat request are only tickets about to end; others have begun to write."""
+        wide = ("publish", self.pool.total, 99_000, 60_000, self.leader, Outlook(prefill_rate=300))
+        writing = [("acquire", Kind.BATCH, Ask(10, 90, 9_000))] * 4 + [("first_token", n) for n in range(4)]
+        ending = [("acquire", Kind.BATCH, Ask(300, 40, SPARE_MS + 50))] * 2
+        wait = ("wait", self.rng.choice([49, 50, 100]))
+        return [("wait", 10_000), wide, *writing, *ending, wait, ("acquire", Kind.INTERACTIVE, Ask(60, 40))]
 
     def _outlook(self) -> Outlook:
         """High enough for tokens to bind in some evenings, slots in others."""
