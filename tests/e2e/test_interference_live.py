@@ -57,7 +57,7 @@ def test_a_burst_of_chat_takes_what_batch_has_borrowed(night: Night, valkey: Val
         with Chat(shared.gateway, talk_with_bursts(1.5, burst, 1.0)) as chat:
             began_at = chat.began_at
             felt = chat.wait(30)
-        wait_until(lambda: batch_now(engine) > shared.slots - burst, "batch to be back", 30)
+        wait_until(lambda: batch_now(engine) > shared.floor, "batch to be above its floor again", 30)
         assert metric(shared.gateway, REFUSED) == 0
         shared.stop("worker")
         wait_until(lambda: engine.busy() == 0, "the engine to be idle")

@@ -242,6 +242,6 @@ class Evening:
         )
 
     def _publish(self, outlook: Outlook) -> Move:
-        whole = self.pool.most_batch
+        whole, ttl_ms = self.pool.most_batch, self.rng.choice([60_000, 60_000, 900])
         limit = self.rng.choice([whole, whole, self.pool.floor + Amount(2, 700), Amount(99, 99_000)])
-        return ("publish", limit, self.rng.choice([0, 400, 9_000, 9_000]), 60_000, self.leader, outlook)
+        return ("publish", limit, self.rng.choice([0, 400, 9_000, 9_000]), ttl_ms, self.leader, outlook)
