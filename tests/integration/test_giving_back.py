@@ -221,7 +221,7 @@ def test_a_small_ticket_passes_a_large_one_that_has_no_room(
         async with at_work(database, valkey, engine.base_url, texts) as shift:
             chat = await shift.ledger.acquire(Kind.INTERACTIVE, _chat(tokens=25_000))
             assert isinstance(chat, Permit)
-            driving = asyncio.create_task(shift.drive(seconds=2))
+            driving = asyncio.create_task(shift.drive(seconds=6))
             await wait_until_async(lambda: engine.busy() >= 8, "the small ones at the engine")
             assert shift.executor._waiting[0].custom_id == "t-0"
             await driving
