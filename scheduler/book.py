@@ -270,8 +270,8 @@ class Book:
         return self._revoke(pull_back.victims(self._running(now_ms), room, self.capacity.floor, pull_back.SPARE_MS))
 
     def _make_room(self, now_ms: int) -> list[str]:
-        """Chat had to be refused: batch goes to its floor, drainers too, before chat asks again."""
-        return self._revoke(pull_back.victims(self._running(now_ms), NOTHING, self.capacity.floor, pull_back.SOON_MS))
+        """Chat had to be refused: batch goes to its floor at once, whoever is about to end, before chat asks again."""
+        return self._revoke(pull_back.victims(self._running(now_ms), NOTHING, self.capacity.floor, spare_ms=0))
 
     def _clear_the_way(self, now_ms: int) -> list[str]:
         """Ask back the prompts that a chat request would wait behind."""

@@ -26,10 +26,12 @@ class Running:
 def victims(running: Iterable[Running], room: Amount, floor: Amount, spare_ms: int) -> list[str]:
     """Those to ask back for batch to fit `room`, or its floor where that is more, within SOON_MS.
 
-    The youngest without a first token go first: they have cost least. Who ends within `spare_ms` is left to.
+    The youngest without a first token go first: they have cost least. Who ends within `spare_ms` is left to, and with
+    none to spare nobody's end is counted on: what is late may be late for long.
     """
     own = sorted(running, key=_cheapest_first)
-    held, leaving = total(r.amount for r in own), total(r.amount for r in own if r.left_ms <= SOON_MS)
+    soon_ms = min(SOON_MS, spare_ms)
+    held, leaving = total(r.amount for r in own), total(r.amount for r in own if r.left_ms <= soon_ms)
     chosen = []
     for candidate in own:
         over = held - leaving - room.at_least(floor)

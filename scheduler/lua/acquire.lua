@@ -82,7 +82,7 @@ if kind == 'b' then
 else
   reason = refuse_interactive()
   if reason == 'capacity' then
-    ask_back(0, 0, SOON_MS) -- before chat asks again, batch is at its floor: drainers too
+    ask_back(0, 0, 0) -- before chat asks again, batch is at its floor: whoever is about to end too
   end
 end
 if reason then

@@ -197,7 +197,7 @@ local function ask_back(room_slots, room_tokens, spare_ms)
   end
   local own = own_requests()
   for _, permit in ipairs(own) do
-    if permit.left <= SOON_MS then
+    if permit.left <= math.min(SOON_MS, spare_ms) then
       leaving_slots, leaving_tokens = leaving_slots + 1, leaving_tokens + permit.tokens
     end
   end

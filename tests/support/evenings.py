@@ -50,7 +50,7 @@ class Evening:
         narrow: list[Choice] = [
             self._narrow_ask, self._narrow_prompt, self._narrow_end, self._narrow_hold, self._narrow_lease,
             self._narrow_room, self._narrow_way, self._narrow_way, self._narrow_floor, self._narrow_chat,
-            self._narrow_truth, self._narrow_spared, *[self._narrow_headroom] * 6, self._seldom,
+            self._narrow_truth, self._narrow_spared, self._narrow_steps, *[self._narrow_headroom] * 6, self._seldom,
         ]  # fmt: skip
         weights = [4, 2, 2, 2, 2] + [1] * len(narrow)
         return self.rng.choices(usual + narrow, weights)[0](book, now_ms)
@@ -226,6 +226,19 @@ class Evening:
         ending = [("acquire", Kind.BATCH, Ask(300, 40, SPARE_MS + 50))] * 2
         wait = ("wait", self.rng.choice([49, 50, 100]))
         return [("wait", 10_000), wide, *writing, *ending, wait, ("acquire", Kind.INTERACTIVE, Ask(60, 40))]
+
+    def _narrow_steps(self, *_: object) -> list[Move]:
+        """Prompts half read in front of a chat request, as many as may be or one token more."""
+        rate, wait_ms = 300, self.rng.choice([0, 100, 333])
+        wide = ("publish", self.pool.total, 99_000, 60_000, self.leader, Outlook())
+        begun: list[Move] = [("first_token", 0), ("first_token", 3)]
+        gone: list[Move] = self.rng.choice([[], [("drain", 3, 9_000)]])
+        own = [("acquire", Kind.BATCH, Ask(200, 90, 9_000))] * 6
+        most = self.rng.randrange(5) * (200 - wait_ms * rate // 1000) - self.rng.choice([0, 1])
+        outlook = Outlook(prefill_rate=rate, prefill_ahead_tokens=max(0, most))
+        publish = ("publish", self.pool.total, 99_000, 60_000, self.leader, outlook)
+        chat = ("acquire", Kind.INTERACTIVE, Ask(60, 40))
+        return [("wait", 10_000), wide, *own, *begun, *gone, ("wait", wait_ms), publish, chat]
 
     def _outlook(self) -> Outlook:
         """High enough for tokens to bind in some evenings, slots in others."""

@@ -349,13 +349,16 @@ class TestAskingBack:
         begun(ledger, take(ledger, Kind.INTERACTIVE, 18))
         assert ledger.acquire("chat", Kind.INTERACTIVE, SMALL, 0) == (Refusal(Reason.CAPACITY), own[:1:-1])
 
-    def test_who_ends_in_this_moment_is_not_withdrawn_for_it_nor_taken_for_the_floor(self) -> None:
+    @pytest.mark.parametrize("late_ms", [-1, 1, SOON_MS])
+    def test_nor_is_anyone_s_end_counted_on_then(self, late_ms: int) -> None:
+        """What is late may be late for long: a whole wait at the door once passed with somebody always about to end."""
         ledger = book()
-        own = self.long(ledger, 5, expected_ms=60_000)
-        self.long(ledger, 3, expected_ms=SOON_MS)
+        own = self.long(ledger, 8, expected_ms=1_000)
         begun(ledger, take(ledger, Kind.INTERACTIVE, 12))
         too_much = Ask(POOL.most_interactive.tokens, 0)
-        assert ledger.acquire("chat", Kind.INTERACTIVE, too_much, 0) == (Refusal(Reason.CAPACITY), own[:1:-1])
+        refusal, victims = ledger.acquire("chat", Kind.INTERACTIVE, too_much, 1_000 + late_ms)
+        assert refusal == Refusal(Reason.CAPACITY)
+        assert len(victims) == len(own) - POOL.floor.slots
 
     def test_prompts_in_front_of_a_chat_request_are_asked_back_but_for_a_few_tokens(self) -> None:
         outlook = Outlook(prefill_rate=10_000, prefill_ahead_tokens=1_500)

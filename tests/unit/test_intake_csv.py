@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from jobs.intake import decode
@@ -292,6 +292,9 @@ def test_what_any_program_writes_is_read_back(
     encoding: str,
     zipped: bool,
 ) -> None:
+    # Python's writer quotes a line end in a cell only where it is part of its own: what it writes then is no CSV.
+    breaks = {char for row in rows for text in row for char in text} & set("\r\n")
+    assume(quoting == csv.QUOTE_ALL or breaks <= set(line_end))
     written = io.StringIO(newline="")
     writer = csv.writer(written, delimiter=separator, lineterminator=line_end, quoting=quoting)  # type: ignore[arg-type]
     writer.writerow(NAMES)

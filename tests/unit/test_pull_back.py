@@ -74,6 +74,10 @@ class TestInFront:
         assert in_front(own, 3_899, RATE, FLOOR) == ["e"]
         assert in_front(several(*[running(age_ms=90)] * 5), 0, RATE, FLOOR) == []
 
+    def test_nor_does_asking_back_spare_the_chat_what_was_read(self) -> None:
+        own = several(*[running(age_ms=30)] * 5)  # 600 of 900 tokens are still to go
+        assert in_front(own, 1_300, RATE, FLOOR) == ["e", "d", "c"]
+
     def test_who_has_begun_to_write_is_in_front_of_nobody(self) -> None:
         own = several(*[running(has_first_token=True)] * 4, running())
         assert in_front(own, 0, RATE, FLOOR) == ["e"]
