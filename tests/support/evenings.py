@@ -50,7 +50,7 @@ class Evening:
         narrow: list[Choice] = [
             self._narrow_ask, self._narrow_prompt, self._narrow_end, self._narrow_hold, self._narrow_lease,
             self._narrow_room, self._narrow_way, self._narrow_way, self._narrow_floor, self._narrow_chat,
-            self._narrow_truth, self._narrow_spared, self._narrow_steps, *[self._narrow_headroom] * 6, self._seldom,
+            self._narrow_truth, self._narrow_spared, self._narrow_steps, self._narrow_goodbye, *[self._narrow_headroom] * 6, self._seldom,
         ]  # fmt: skip
         weights = [4, 2, 2, 2, 2] + [1] * len(narrow)
         return self.rng.choices(usual + narrow, weights)[0](book, now_ms)
@@ -239,6 +239,15 @@ class Evening:
         publish = ("publish", self.pool.total, 99_000, 60_000, self.leader, outlook)
         chat = ("acquire", Kind.INTERACTIVE, Ask(60, 40))
         return [("wait", 10_000), wide, *own, *begun, *gone, ("wait", wait_ms), publish, chat]
+
+    def _narrow_goodbye(self, *_: object) -> list[Move]:
+        """Batch goes back to its floor, and one that was withdrawn is about to be gone from the engine."""
+        left_ms = self.rng.choice(EDGES_MS) + self.rng.choice([0, 1])
+        wide = ("publish", self.pool.total, 99_000, 60_000, self.leader, Outlook())
+        own = [("acquire", Kind.BATCH, Ask(10, 90, left_ms + 40))] * 6
+        drained_ms = 700 - self.rng.choice([0, 1])
+        back: list[Move] = [("wait", 40), ("revoke", self.pool.floor), ("drain", 0, 700), ("wait", drained_ms)]
+        return [("wait", 10_000), wide, *own, *back, ("beat",)]
 
     def _outlook(self) -> Outlook:
         """High enough for tokens to bind in some evenings, slots in others."""
