@@ -50,7 +50,8 @@ class Evening:
         narrow: list[Choice] = [
             self._narrow_ask, self._narrow_prompt, self._narrow_end, self._narrow_hold, self._narrow_lease,
             self._narrow_room, self._narrow_way, self._narrow_way, self._narrow_floor, self._narrow_chat,
-            self._narrow_truth, self._narrow_spared, self._narrow_steps, self._narrow_goodbye, *[self._narrow_headroom] * 6, self._seldom,
+            self._narrow_truth, self._narrow_spared, self._narrow_steps, self._narrow_goodbye,
+            *[self._narrow_headroom] * 6, self._seldom,
         ]  # fmt: skip
         weights = [4, 2, 2, 2, 2] + [1] * len(narrow)
         return self.rng.choices(usual + narrow, weights)[0](book, now_ms)
