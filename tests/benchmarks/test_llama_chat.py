@@ -24,7 +24,6 @@ import pytest
 
 from jobs.answer import parse_answer
 from jobs.prompt import build_messages, response_format
-from jobs.spec import ClassificationSpec
 from jobs.store import batches
 from jobs.store.database import Database
 from scheduler.pool_reading import quantile
@@ -87,7 +86,7 @@ class Ungated:
     def __init__(self, base_url: str, settings: Settings) -> None:
         self.chat_url = base_url
         self._pool = settings.pool[0]
-        self._spec = ClassificationSpec.model_validate(settings.classification)
+        self._spec = material.spec()
         with Path(settings.source.path or "").open(encoding="utf-8", newline="") as file:
             self._rows = itertools.cycle(list(csv.DictReader(file)))
         self._done = 0

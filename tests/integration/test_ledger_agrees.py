@@ -16,6 +16,7 @@ from scheduler.capacity import Amount, PoolCapacity, total
 from scheduler.ledger import Ledger
 from scheduler.permit import Ask, Kind, Outlook, Permit, PublishedLimit, Refusal, Standing
 from tests.support.evenings import Evening
+from tests.support.narrow_moments import POOL, NarrowMoments
 from tests.support.valkey import ValkeyServer
 
 LEASE_MS = 5_000
@@ -232,8 +233,20 @@ def test_lifelike_histories_agree(valkey: ValkeyServer, runner: asyncio.Runner, 
     async def play() -> None:
         evening = Evening(random.Random(seed))
         async with pair_of(valkey, evening.pool, is_new=False) as pair:
-            for _ in range(120):
+            for _ in range(90):
                 for verb, *arguments in evening.next(pair.book, pair.now_ms):
+                    await pair.do(verb, *arguments)
+
+    runner.run(play())
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_narrow_moments_agree(valkey: ValkeyServer, runner: asyncio.Runner, seed: int) -> None:
+    async def play() -> None:
+        moments = NarrowMoments(random.Random(seed))
+        async with pair_of(valkey, POOL, is_new=False) as pair:
+            for _ in range(100):
+                for verb, *arguments in moments.next():
                     await pair.do(verb, *arguments)
 
     runner.run(play())

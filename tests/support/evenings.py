@@ -49,9 +49,8 @@ class Evening:
         usual: list[Choice] = [self._tickets, self._chat, self._first_tokens, self._ends, self._words]
         narrow: list[Choice] = [
             self._narrow_ask, self._narrow_prompt, self._narrow_end, self._narrow_hold, self._narrow_lease,
-            self._narrow_room, self._narrow_way, self._narrow_way, self._narrow_floor, self._narrow_chat,
-            self._narrow_truth, self._narrow_spared, self._narrow_steps, self._narrow_goodbye,
-            *[self._narrow_headroom] * 6, self._seldom,
+            self._narrow_room, self._narrow_way, self._narrow_way, self._narrow_chat, self._narrow_truth,
+            self._seldom, *[self._narrow_headroom] * 3,
         ]  # fmt: skip
         weights = [4, 2, 2, 2, 2] + [1] * len(narrow)
         return self.rng.choices(usual + narrow, weights)[0](book, now_ms)
@@ -129,20 +128,10 @@ class Evening:
             free = room(replace(outlook, reserve=0)).slots - held.slots - 1
             outlook = replace(outlook, reserve=max(0, free + self.rng.choice([0, 1])), request_tokens=0)
         else:
+            outlook = replace(outlook, reserve=outlook.reserve + 1)
             tokens = room(outlook).tokens - held.tokens + self.rng.choice([0, 1])
         publish = ("publish", self.pool.total, 99_000, 60_000, self.leader, outlook)
         return [publish, ("acquire", Kind.BATCH, Ask(1, tokens - 1, expected_ms))] if tokens > 1 else [publish]
-
-    def _narrow_floor(self, *_: object) -> list[Move]:
-        """Of its floor batch has just as much as is its own, and just as soon, whatever the chat is expected to do."""
-        first = Ask(self.rng.choice([1, 100]), 1)
-        left = self.pool.floor.tokens - first.amount.tokens + self.rng.choice([0, 1])
-        busy = Outlook(high=self.pool.total, request_tokens=900, reserve=self.rng.choice([0, 50]))
-        publish = ("publish", self.pool.total, self.rng.choice([0, 150, 9_000]), 60_000, self.leader, busy)
-        wait = self.rng.choice([0, FLOOR_HOLD_MS - 1, FLOOR_HOLD_MS])
-        prompt = min(left - 1, self.rng.choice([10, 50, 51]))
-        asks = [("acquire", Kind.BATCH, first), ("wait", wait), ("acquire", Kind.BATCH, Ask(prompt, left - prompt))]
-        return [("wait", 10_000), publish, *asks]  # every lease has run out by then
 
     def _narrow_chat(self, book: Book, now_ms: int) -> list[Move]:
         """A chat request that just fits beside batch's floor, or is a token too large for now, or for ever."""
@@ -220,42 +209,12 @@ class Evening:
         outlook = Outlook(prefill_rate=rate, prefill_ahead_tokens=max(0, most))
         return [self._publish(outlook), ("wait", wait_ms), ("acquire", Kind.INTERACTIVE, Ask(60, 40))]
 
-    def _narrow_spared(self, *_: object) -> list[Move]:
-        """In front of a chat request are only tickets about to end; others have begun to write."""
-        wide = ("publish", self.pool.total, 99_000, 60_000, self.leader, Outlook(prefill_rate=300))
-        writing = [("acquire", Kind.BATCH, Ask(10, 90, 9_000))] * 4 + [("first_token", n) for n in range(4)]
-        ending = [("acquire", Kind.BATCH, Ask(300, 40, SPARE_MS + 50))] * 2
-        wait = ("wait", self.rng.choice([49, 50, 100]))
-        return [("wait", 10_000), wide, *writing, *ending, wait, ("acquire", Kind.INTERACTIVE, Ask(60, 40))]
-
-    def _narrow_steps(self, *_: object) -> list[Move]:
-        """Prompts half read in front of a chat request, as many as may be or one token more."""
-        rate, wait_ms = 300, self.rng.choice([0, 100, 333])
-        wide = ("publish", self.pool.total, 99_000, 60_000, self.leader, Outlook())
-        begun: list[Move] = [("first_token", 0), ("first_token", 3)]
-        gone: list[Move] = self.rng.choice([[], [("drain", 3, 9_000)]])
-        own = [("acquire", Kind.BATCH, Ask(200, 90, 9_000))] * 6
-        most = self.rng.randrange(5) * (200 - wait_ms * rate // 1000) - self.rng.choice([0, 1])
-        outlook = Outlook(prefill_rate=rate, prefill_ahead_tokens=max(0, most))
-        publish = ("publish", self.pool.total, 99_000, 60_000, self.leader, outlook)
-        chat = ("acquire", Kind.INTERACTIVE, Ask(60, 40))
-        return [("wait", 10_000), wide, *own, *begun, *gone, ("wait", wait_ms), publish, chat]
-
-    def _narrow_goodbye(self, *_: object) -> list[Move]:
-        """Batch goes back to its floor, and one that was withdrawn is about to be gone from the engine."""
-        left_ms = self.rng.choice(EDGES_MS) + self.rng.choice([0, 1])
-        wide = ("publish", self.pool.total, 99_000, 60_000, self.leader, Outlook())
-        own = [("acquire", Kind.BATCH, Ask(10, 90, left_ms + 40))] * 6
-        drained_ms = 700 - self.rng.choice([0, 1])
-        back: list[Move] = [("wait", 40), ("revoke", self.pool.floor), ("drain", 0, 700), ("wait", drained_ms)]
-        return [("wait", 10_000), wide, *own, *back, ("beat",)]
-
     def _outlook(self) -> Outlook:
         """High enough for tokens to bind in some evenings, slots in others."""
         rng = self.rng
         rises = tuple(accumulate(Amount(rng.randrange(4), rng.randrange(1_200)) for _ in HORIZONS_SECONDS))
         return Outlook(
-            high=Amount(rng.randrange(9), rng.randrange(5_000)),
+            high=Amount(rng.randrange(9), rng.randrange(rng.choice([1, 300, 5_000]))),
             arrivals_milli=rng.choice([0, 2_000, 9_000]),
             request_tokens=rng.choice([0, 300]),
             reserve=rng.randrange(3),

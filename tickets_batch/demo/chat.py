@@ -30,6 +30,8 @@ OUTPUT_TOKENS = 12
 ANSWER_SECONDS = 60.0  # nobody waits longer for the next word
 TOO_MANY = 429
 
+Messages = list[dict[str, str]]
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -48,7 +50,7 @@ class Chat:
     """Asks an OpenAI-compatible server from its entering to its leaving, in an open loop with streamed answers.
 
     The gaps are those of people who know nothing of each other, `every_seconds` on average; the same seed asks alike.
-    Leaving it waits for the answers under way.
+    Leaving it in good order waits for the answers under way.
     """
 
     def __init__(self, base_url: str, model: str, *, every_seconds: float, seed: int) -> None:
@@ -70,7 +72,7 @@ class Chat:
     ) -> None:
         self._leaving.set()
         self._people.join()
-        for thread in self._asking:
+        for thread in self._asking if error is None else ():
             thread.join()
 
     def answers(self, since: float = 0.0, until: float = math.inf) -> list[Answer]:
@@ -86,12 +88,16 @@ class Chat:
             due += self._random.expovariate(1 / self._every_seconds)
 
     def _ask(self, question: str) -> None:
-        self._answers.append(ask(self._base_url, self._model, question))
+        self._answers.append(ask(self._base_url, self._model, messages_of(question)))
 
 
-def ask(base_url: str, model: str, question: str) -> Answer:
-    """One question, and its whole answer as it comes; whatever goes wrong is an answer without a word."""
-    messages = [{"role": "system", "content": ASSISTANT}, {"role": "user", "content": question}]
+def messages_of(question: str) -> Messages:
+    """The messages of somebody's question."""
+    return [{"role": "system", "content": ASSISTANT}, {"role": "user", "content": question}]
+
+
+def ask(base_url: str, model: str, messages: Messages) -> Answer:
+    """One request, and its whole answer as it comes; whatever goes wrong is an answer without a word."""
     body = json.dumps({"model": model, "messages": messages, "max_tokens": OUTPUT_TOKENS, "stream": True}).encode()
     parts = urlsplit(base_url)
     connection = HTTPConnection(parts.hostname or "", parts.port or 80, timeout=ANSWER_SECONDS)

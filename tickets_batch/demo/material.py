@@ -8,6 +8,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from jobs.spec import ClassificationSpec
+
 SUMMARY_CHARS = 44
 
 
@@ -24,6 +26,11 @@ def classification() -> dict[str, Any]:
     """The `[classification]` table that this model does best with."""
     values: dict[str, Any] = tomllib.loads(_read("classification.toml"))["classification"]
     return values
+
+
+def spec() -> ClassificationSpec:
+    """What is asked of the model, as the workers ask it."""
+    return ClassificationSpec.model_validate(classification())
 
 
 def write_tickets(path: Path, day: date) -> list[DemoTicket]:
