@@ -1,5 +1,6 @@
 """The model server behind the door: requests passed on to it, answers passed back, both as they come."""
 
+from collections import deque
 from collections.abc import AsyncIterator, Sequence
 
 import httpcore2
@@ -71,7 +72,8 @@ class Upstream:
         self._timeouts = {"connect": CONNECT_SECONDS, "write": WRITE_SECONDS, "read": self._silence_seconds}
         # Loading the certificates costs 90 ms: not where nothing is encrypted.
         self._ssl_context = httpx2.create_ssl_context(trust_env=False) if base.scheme == "https" else None
-        self._idle: list[httpcore2.AsyncHTTPConnection] = []  # the one used last is at the end, and taken first
+        # The one idle for longest is taken first: behind a balancer, each replica then has its share of the requests.
+        self._idle: deque[httpcore2.AsyncHTTPConnection] = deque()
 
     async def aclose(self) -> None:
         """Close the idle connections; the others are closed with their answers."""
@@ -132,7 +134,7 @@ class Upstream:
 
     async def _idle_connection(self) -> httpcore2.AsyncHTTPConnection | None:
         while self._idle:
-            connection = self._idle.pop()
+            connection = self._idle.popleft()
             if not connection.has_expired():
                 return connection
             await connection.aclose()
@@ -142,7 +144,7 @@ class Upstream:
         if connection.is_idle():
             self._idle.append(connection)
         while self._idle and self._idle[0].has_expired():
-            await self._idle.pop(0).aclose()
+            await self._idle.popleft().aclose()
 
 
 def end_to_end(headers: Headers, drop: frozenset[bytes] = frozenset()) -> list[tuple[bytes, bytes]]:

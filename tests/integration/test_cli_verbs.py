@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import signal
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from jobs.store import batches, claims, services
 from jobs.store.database import Database
 from tickets_batch.cli.run import run
+from tickets_batch.local.home import Home
 
 SETTINGS = """
 timezone = "Europe/Berlin"
@@ -398,6 +400,13 @@ class TestDoctor:
         assert levels["database"] == levels["source"] == levels["labels"] == "ok"
         assert any(line.startswith("problem  pool gpu     http://127.0.0.1:9/v1: unreachable") for line in lines)
         assert any("blind to the chat" in line for line in lines)
+
+    def test_an_embedded_server_that_stands_still_is_no_server(self, here: Here) -> None:
+        home = Home(Path("home"))
+        home.make()
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            home.redis_url_file.write_text(f"redis://:word@127.0.0.1:{silent.getsockname()[1]}/0\n")
+            assert "problem  redis        the embedded server is there but does not answer" in here("doctor", code=1)
 
     def test_json(self, here: Here) -> None:
         shown = here.json("doctor", code=1)

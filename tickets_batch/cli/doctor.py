@@ -85,8 +85,12 @@ def _database(settings: Settings) -> str:
 def _redis(settings: Settings) -> str:
     if settings.redis_url is None:
         valkey.server_path()
-        is_running = valkey.answers(Home(settings.home).redis_url())
-        return "embedded, running" if is_running else "embedded, started when it is needed"
+        url = Home(settings.home).redis_url()
+        if valkey.answers(url):
+            return "embedded, running"
+        if valkey.listens(url):
+            raise UserError("the embedded server is there but does not answer: end tickets-batch up and start it again")
+        return "embedded, started when it is needed"
     with Ledgers(settings) as ledgers:
         ledgers.require()
     return "answers"

@@ -82,6 +82,18 @@ def answers(redis_url: str | None, timeout_seconds: float = 0.5) -> bool:
     return b"+PONG" in received
 
 
+def listens(redis_url: str | None, timeout_seconds: float = 0.5) -> bool:
+    """True when something takes connections behind the URL, whether it answers or not."""
+    url = urlsplit(redis_url or "")
+    if not url.hostname or not url.port:
+        return False
+    try:
+        with socket.create_connection((url.hostname, url.port), timeout_seconds):
+            return True
+    except OSError:
+        return False
+
+
 def _becomes_free(port: int, timeout_seconds: float = 2.0) -> bool:
     """True when the port can be bound, now or in a moment: a killed server's may take that long."""
     deadline = time.monotonic() + timeout_seconds
