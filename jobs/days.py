@@ -57,8 +57,28 @@ def day_of(wanted: date, zone: ZoneInfo) -> Day:
     return day
 
 
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """The next instant (UTC) at which a clock shows a time of day, and what is odd about that time.
+
+    `is_skipped`: the clocks skip it on `day`, and `at` is the first instant after the gap. `is_doubled`: they show it
+    twice, and `at` is the first of the two. `is_second_left`: they show it once more before `at`, which does not count.
+    """
+
+    at: datetime
+    day: date
+    is_skipped: bool = False
+    is_doubled: bool = False
+    is_second_left: bool = False
+
+
 def next_occurrence(clock_time: str, zone: ZoneInfo, now: datetime) -> datetime:
-    """The first instant (UTC) after `now` at which a clock in `zone` shows `clock_time` ("HH:MM").
+    """The next instant (UTC) at which a clock in `zone` shows `clock_time`, see `occurrence`. Raises UserError."""
+    return occurrence(clock_time, zone, now).at
+
+
+def occurrence(clock_time: str, zone: ZoneInfo, now: datetime) -> Occurrence:
+    """The first instant after `now` at which a clock in `zone` shows `clock_time` ("HH:MM").
 
     A time that the clocks skip counts as the first instant after the gap; one that they show twice, as the first of the
     two. Raises UserError when `clock_time` is not such a time.
@@ -67,10 +87,14 @@ def next_occurrence(clock_time: str, zone: ZoneInfo, now: datetime) -> datetime:
     if match is None:
         raise UserError(f'"{clock_time}" is not a time of day: write HH:MM, for example 07:00')
     wanted = time(int(match[1]), int(match[2]))
-    today = _local(now, zone).date()
-    # From yesterday on: a time that was skipped late yesterday may stand for an instant of today.
-    candidates = (first_instant(today + offset * ONE_DAY, wanted, zone) for offset in range(-1, 4))
-    return next(instant for instant in candidates if instant > now)
+    day = _local(now, zone).date() - ONE_DAY  # a time that was skipped late yesterday may stand for an instant of today
+    is_second_left = False
+    while (at := first_instant(day, wanted, zone)) <= now:
+        is_second_left = _second_instant(day, wanted, zone) > now
+        day += ONE_DAY
+    is_skipped = at.astimezone(zone).replace(tzinfo=None) != datetime.combine(day, wanted)
+    is_doubled = _second_instant(day, wanted, zone) > at
+    return Occurrence(at, day, is_skipped, is_doubled, is_second_left)
 
 
 def first_instant(day: date, clock_time: time, zone: ZoneInfo) -> datetime:
@@ -89,6 +113,11 @@ def first_instant(day: date, clock_time: time, zone: ZoneInfo) -> datetime:
         else:
             before = middle
     return after
+
+
+def _second_instant(day: date, clock_time: time, zone: ZoneInfo) -> datetime:
+    """The last instant at which a clock shows this time; before the gap where the clocks skip it."""
+    return datetime.combine(day, clock_time, zone).replace(fold=1).astimezone(UTC)
 
 
 def _local(now: datetime, zone: ZoneInfo) -> datetime:

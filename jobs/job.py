@@ -10,7 +10,8 @@ from jobs.outcomes import Attempt, Outcome
 class Job:
     """A claimed job: the ticket's text, its history in numbers, and the lease under which it is held.
 
-    `attempts` counts attempts already spent; `truncated` asks for the shortened body.
+    `attempts` counts attempts already spent, `requeues` how often it went back to the end of the queue, `yields` how
+    often of these because users came first; `truncated` asks for the shortened body.
     """
 
     id: int
@@ -20,6 +21,7 @@ class Job:
     body: str
     attempts: int
     requeues: int
+    yields: int
     truncated: bool
     lease_token: str
     lease_expires_at: datetime

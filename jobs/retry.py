@@ -50,6 +50,11 @@ class Case:
         """The symptom and its detail, as the result row gives them."""
         return f"{self.symptom}: {self.attempt.detail}" if self.attempt.detail else str(self.symptom)
 
+    @property
+    def tries(self) -> int:
+        """How often it was tried before: that users came first is no reason to rest longer."""
+        return max(0, self.job.requeues - self.job.yields)
+
     def rest_seconds(self, tries: int) -> float:
         """How long the job rests: as long as the engine asked for, else by the number of earlier tries."""
         if self.attempt.retry_after_seconds is not None:
@@ -72,17 +77,17 @@ def decide(
 
 
 def _later(case: Case) -> Outcome:
-    return Requeued(delay_seconds=case.rest_seconds(case.job.requeues))
+    return Requeued(delay_seconds=case.rest_seconds(case.tries))
 
 
 def _later_unless_unreachable_for_long(case: Case) -> Outcome:
     blocked = case.why if case.endpoint_failing else None
-    return Requeued(delay_seconds=case.rest_seconds(case.job.requeues), blocked=blocked)
+    return Requeued(delay_seconds=case.rest_seconds(case.tries), blocked=blocked)
 
 
 def _again_after_a_rest(case: Case) -> Outcome:
     if case.endpoint_failing:
-        return Requeued(delay_seconds=case.rest_seconds(case.job.requeues), blocked=case.why)
+        return Requeued(delay_seconds=case.rest_seconds(case.tries), blocked=case.why)
     return _again(case, case.rest_seconds(case.job.attempts))
 
 

@@ -2,6 +2,8 @@
 
 Texts live in `tickets` alone, so that they can be purged and so that the rows of `jobs`, which change all night, stay
 narrow. `batches` carries the counters of its jobs, kept in the transaction that moves a job: nothing ever counts rows.
+`text_bytes` is the length of a ticket's subject and body in UTF-8, `text_bytes_left` its sum over the jobs of a batch
+that are pending or running: the work that is left, before anybody has counted a token.
 """
 
 from datetime import UTC, datetime
@@ -99,6 +101,7 @@ def _job_id() -> Column[int]:
 
 BigId = BigInteger().with_variant(Integer, "sqlite")  # only INTEGER names SQLite's rowid
 
+TEXT_LEFT = "text_bytes_left"
 STATE_COUNTERS = tuple(state.value for state in JobState)
 OTHER_COUNTERS = (
     "reused",
@@ -142,6 +145,14 @@ batches = Table(
     _count("total"),
     *(_count(name) for name in STATE_COUNTERS),
     *(_count(name) for name in OTHER_COUNTERS),
+    Column(
+        TEXT_LEFT,
+        BigInteger,
+        # with the column and not the table: SQLite adds no check to a table that is there
+        CheckConstraint(f"{TEXT_LEFT} >= 0", name="text_bytes_left"),
+        nullable=False,
+        server_default=text("0"),
+    ),
     UniqueConstraint("source_key", "date_key", "sequence"),
     CheckConstraint(_one_of("state", BatchState), name="state"),
     CheckConstraint(f"({_final(BatchState)}) = (finished_at IS NOT NULL)", name="finished"),
@@ -161,6 +172,7 @@ jobs = Table(
     Column("answer_key", String(32), nullable=False),  # hash of text, spec and model: equal keys have equal answers
     Column("state", String(10), nullable=False),
     Column("priority", Integer, nullable=False),
+    _small("text_bytes"),
     Column("not_before", Instant),
     _small("attempts"),
     _small("requeues"),
@@ -287,6 +299,35 @@ load_samples = Table(
     Column("reading_age_seconds", Float),
     Column("reason", Text, nullable=False),
     sqlite_with_rowid=False,
+)
+
+forecasts = Table(
+    "forecasts",
+    metadata,
+    Column("batch_id", ForeignKey(batches.c.id, ondelete="CASCADE"), primary_key=True),
+    Column("at", Instant, primary_key=True),
+    Column("jobs_left", BigInteger, nullable=False),
+    Column("tokens_left", BigInteger, nullable=False),
+    Column("achieved_rate", Float),  # tokens a second, like the other rates
+    Column("needed_rate", Float),
+    Column("floor_rate", Float),
+    Column("full_rate", Float),
+    Column("chat_slots", Float),
+    Column("p50_at", Instant),
+    Column("p90_at", Instant),
+    Column("floor_at", Instant),
+    Column("pace", String(20)),
+    sqlite_with_rowid=False,
+)
+
+curves = Table(
+    "curves",
+    metadata,
+    Column("id", BigId, primary_key=True),
+    Column("pool", String(40), nullable=False, index=True),
+    Column("model", Text, nullable=False),
+    Column("measured_at", Instant, nullable=False),
+    Column("detail", JSON, nullable=False),
 )
 
 leaders = Table(

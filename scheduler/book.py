@@ -8,9 +8,10 @@ import math
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Literal
 
 from scheduler import pull_back
-from scheduler.capacity import NOTHING, Amount, PoolCapacity, total
+from scheduler.capacity import NOTHING, Amount, PoolCapacity
 from scheduler.headroom import headroom
 from scheduler.permit import Ask, Kind, Permit, PublishedLimit, Reason, Refusal, Standing
 from scheduler.snapshot import FirstToken, Snapshot
@@ -63,6 +64,13 @@ class Book:
     note: str = ""
     beat_at_ms: int | None = None
     _order: int = 0
+    # What the entries come to, kept up by `_count`: it is asked far more often than it changes.
+    _held: dict[Kind, Amount] = field(default_factory=lambda: dict.fromkeys(Kind, NOTHING))
+    _reclaiming: Amount = NOTHING
+    _prefill_tokens: int = 0
+    _waiting: dict[str, int] = field(default_factory=dict)  # chat without a first token, and when it was admitted
+    _expires_at_ms: float = math.inf  # no entry expires before this
+    _changes: int = 0
     _waiting_since_ms: int = 0  # when the first of the chat requests now without a first token came
     _batch_at_ms: int = 0  # when batch was last admitted
 
@@ -70,19 +78,19 @@ class Book:
 
     def held(self, kind: Kind) -> Amount:
         """What a class holds, without what is being reclaimed from it."""
-        return total(e.amount for e in self.entries.values() if e.kind is kind and not e.is_reclaiming)
+        return self._held[kind]
 
     def reclaiming(self) -> Amount:
         """What batch was asked to give back, or has withdrawn while the engine may still be working on it."""
-        return total(entry.amount for entry in self.entries.values() if entry.is_reclaiming)
+        return self._reclaiming
 
     def prefill_tokens(self) -> int:
         """Prompt tokens of batch that have no first token yet."""
-        return sum(e.prompt_tokens for e in self.entries.values() if e.kind is Kind.BATCH and not e.has_first_token)
+        return self._prefill_tokens
 
     def waiting(self) -> list[int]:
         """When each chat request that has no first token yet was admitted, in milliseconds."""
-        return [e.at_ms for e in self.entries.values() if e.kind is Kind.INTERACTIVE and not e.has_first_token]
+        return list(self._waiting.values())
 
     def interactive_use(self, now_ms: int) -> Amount:
         """Interactive's own count or what was observed at the engine, whichever is larger."""
@@ -97,10 +105,16 @@ class Book:
         limit = self.published.limit.at_most(self.capacity.most_batch).at_least(floor)
         return PublishedLimit(limit, self.published.prefill_tokens, self.published.outlook)
 
+    def version(self, now_ms: int) -> tuple[int | bool, ...]:
+        """Another one after anything by which batch may find room: a refusal for want of it stands while this does."""
+        self._expire(now_ms)
+        ends = (self.published_until_ms, self.observed_until_ms, self.paused_until_ms, self.settled_at_ms)
+        return self._changes, *(now_ms < end for end in ends)
+
     def snapshot(self, now_ms: int) -> Snapshot:
         """Who holds what now, and the limit in force."""
         self._expire(now_ms)
-        in_force, waiting = self.limit(now_ms), self.waiting()
+        in_force, waiting = self.limit(now_ms), self._waiting.values()
         is_published = self.published is not None and self.settled_at_ms <= now_ms < self.published_until_ms
         return Snapshot(
             interactive=self.held(Kind.INTERACTIVE),
@@ -150,7 +164,9 @@ class Book:
         self._expire(now_ms)
         entry = self.entries.get(token)
         if entry is not None and not entry.has_first_token:
+            self._count(token, entry, -1)
             entry.has_first_token = True
+            self._count(token, entry, 1)
             self.first_tokens += 1
             self.recent.appendleft(FirstToken(entry.kind, (now_ms - entry.at_ms) / 1000, entry.prompt_tokens))
         return self._standing(token)
@@ -160,7 +176,10 @@ class Book:
         self._expire(now_ms)
         if token not in self.entries:
             return []
-        self.entries[token].tokens = tokens
+        entry = self.entries[token]
+        self._count(token, entry, -1)
+        entry.tokens = tokens
+        self._count(token, entry, 1)
         return self._reclaim(now_ms)
 
     def renew(self, tokens: Iterable[str], now_ms: int) -> dict[str, Standing]:
@@ -189,15 +208,18 @@ class Book:
     def release(self, token: str, now_ms: int) -> None:
         """Give a permit back; an unknown token is no error, its lease has run out."""
         self._expire(now_ms)
-        self.entries.pop(token, None)
+        if token in self.entries:
+            self._count(token, self.entries.pop(token), -1)
 
     def drain(self, token: str, drain_ms: int, now_ms: int) -> None:
         """The request was withdrawn, but the engine may still be working on it for `drain_ms`."""
         self._expire(now_ms)
         if token in self.entries:
             entry = self.entries[token]
+            self._count(token, entry, -1)
             entry.is_reclaiming = entry.kind is Kind.BATCH
             entry.expires_at_ms = now_ms + drain_ms
+            self._count(token, entry, 1)
 
     def revoke(self, target: Amount, now_ms: int) -> list[str]:
         """Ask back what batch holds over `target`, or over its floor where that is more; drainers may end."""
@@ -209,6 +231,7 @@ class Book:
         """Put a limit in force for `ttl_ms`; False when a newer leader has spoken."""
         if leader_epoch < self.leader_epoch:
             return False
+        self._changes += 1
         self.leader_epoch = leader_epoch
         self.published, self.published_until_ms, self.note = limit, now_ms + ttl_ms, note
         return True
@@ -216,6 +239,7 @@ class Book:
     def observe(self, amount: Amount, ttl_ms: int, now_ms: int) -> list[str]:
         """Take note of the interactive load seen at the engine; gives the batch permits asked back for it."""
         self._expire(now_ms)
+        self._changes += 1
         self.observed, self.observed_until_ms = amount, now_ms + ttl_ms
         return self._reclaim(now_ms)
 
@@ -249,7 +273,7 @@ class Book:
         if not wanted.fits(room) and in_use.slots > 0:
             return Refusal(Reason.LIMIT)
         is_above_floor = not wanted.fits(self.capacity.floor)
-        if self.waiting() and (is_above_floor or now_ms - self._waiting_since_ms < FLOOR_HOLD_MS):
+        if self._waiting and (is_above_floor or now_ms - self._waiting_since_ms < FLOOR_HOLD_MS):
             return Refusal(Reason.FIRST_TOKEN)
         prefilling = self.prefill_tokens()
         is_too_much = prefilling > 0 and prefilling + ask.prompt_tokens > in_force.prefill_tokens
@@ -297,15 +321,18 @@ class Book:
 
     def _revoke(self, tokens: list[str]) -> list[str]:
         for token in tokens:
-            self.entries[token].is_reclaiming = self.entries[token].is_revoked = True
+            entry = self.entries[token]
+            self._count(token, entry, -1)
+            entry.is_reclaiming = entry.is_revoked = True
+            self._count(token, entry, 1)
         self.revoked += len(tokens)
         return tokens
 
     def _add(self, token: str, kind: Kind, ask: Ask, now_ms: int, *, has_first_token: bool) -> None:
-        if kind is Kind.INTERACTIVE and not has_first_token and not self.waiting():
+        if kind is Kind.INTERACTIVE and not has_first_token and not self._waiting:
             self._waiting_since_ms = now_ms
         self._order += 1
-        self.entries[token] = _Entry(
+        self.entries[token] = entry = _Entry(
             kind,
             ask.amount.tokens,
             ask.prompt_tokens,
@@ -315,6 +342,24 @@ class Book:
             expires_at_ms=now_ms + self.lease_ms,
             has_first_token=has_first_token,
         )
+        self._count(token, entry, 1)
+
+    def _count(self, token: str, entry: _Entry, sign: Literal[1, -1]) -> None:
+        """Add what an entry comes to, or take it away: before and after each change of it."""
+        self._changes += 1
+        change = Amount(sign, sign * entry.tokens)
+        if entry.is_reclaiming:
+            self._reclaiming += change
+        else:
+            self._held[entry.kind] += change
+        if not entry.has_first_token:
+            if entry.kind is Kind.BATCH:
+                self._prefill_tokens += sign * entry.prompt_tokens
+            elif sign > 0:
+                self._waiting[token] = entry.at_ms
+            else:
+                del self._waiting[token]
+        self._expires_at_ms = min(self._expires_at_ms, entry.expires_at_ms)
 
     def _standing(self, token: str) -> Standing:
         entry = self.entries.get(token)
@@ -323,5 +368,8 @@ class Book:
         return Standing.REVOKED if entry.is_revoked else Standing.HELD
 
     def _expire(self, now_ms: int) -> None:
+        if now_ms < self._expires_at_ms:
+            return
         for token in [token for token, entry in self.entries.items() if entry.expires_at_ms <= now_ms]:
-            del self.entries[token]
+            self._count(token, self.entries.pop(token), -1)
+        self._expires_at_ms = min((entry.expires_at_ms for entry in self.entries.values()), default=math.inf)

@@ -1,7 +1,7 @@
 """The scheduler: one leader among any number of them, and its loops.
 
-The control loop runs on an event loop of its own and touches Redis only; dispatch, reap and samples may wait for the
-database or the broker without stopping it.
+The control loop runs on an event loop of its own and touches Redis only; dispatch, reap, samples and pace may wait for
+the database or the broker without stopping it.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ import socket
 import threading
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from functools import partial
 
 from jobs.store import batches, claims, leader, services
 from jobs.store.database import Database
@@ -21,8 +22,11 @@ from scheduler.dispatch import Queue, QueueUnavailable, dispatch
 from scheduler.hours import SharedHours
 from scheduler.journal import Journal
 from scheduler.ledger import Ledger, LedgerUnavailable
+from scheduler.metrics import Metrics, served
+from scheduler.pacing import Pacing
 from scheduler.pool_reading import PoolReading
 from scheduler.pools import capacity_of
+from scheduler.webhook import Webhook
 from tickets_batch.settings import Settings, reveal
 
 log = logging.getLogger(__name__)
@@ -33,6 +37,7 @@ TICK_SECONDS = 0.5
 REAP_SECONDS = 1.0
 BEAT_SECONDS = 2.0
 LOOK_SECONDS = 1.0
+PACE_SECONDS = 10.0
 FORGET_SECONDS = 3600.0
 
 
@@ -55,12 +60,25 @@ class Scheduler:
             PoolControl(pool, ledger, self._hours[pool.name])
             for pool, ledger in zip(settings.pool, self._ledgers(), strict=True)
         ]
+        self._webhook = Webhook(settings.alert.webhook.reveal() if settings.alert.webhook else None)
+        self._metrics = Metrics()
+        self._metrics_listen = settings.scheduler.metrics_listen
+        self._pacing = partial(Pacing, db, settings.pool, settings.zone, self._webhook.tell)
+        self._paced: tuple[int, Pacing] | None = None  # for which epoch: of what another has led nothing is known
         self._epoch: int | None = None
         self._stop = threading.Event()
 
     def run(self, stop: threading.Event) -> None:
-        """Schedule until `stop` is set. Raises LedgerUnavailable when Redis does not answer at the start."""
+        """Schedule until `stop` is set.
+
+        Raises LedgerUnavailable when Redis does not answer at the start, UserError where the metrics cannot be served.
+        """
         asyncio.run(self._check_redis())
+        with self._webhook, served(self._metrics, self._metrics_listen):
+            self._run(stop)
+        self._sign_off()
+
+    def _run(self, stop: threading.Event) -> None:
         loops = [
             threading.Thread(target=asyncio.run, args=(self._control(),), name="control", daemon=True),
             threading.Thread(target=asyncio.run, args=(self._sample(),), name="sample", daemon=True),
@@ -71,6 +89,7 @@ class Scheduler:
                     (TICK_SECONDS, self._dispatch),
                     (REAP_SECONDS, self._reap),
                     (BEAT_SECONDS, self._beat),
+                    (PACE_SECONDS, self._pace),
                 )
             ),
         ]
@@ -81,7 +100,6 @@ class Scheduler:
         self._stop.set()
         for loop in loops:
             loop.join()
-        self._sign_off()
 
     # --- the loops
 
@@ -114,6 +132,14 @@ class Scheduler:
         if self._epoch is not None:
             services.forget(self._db, FORGET_SECONDS)
 
+    def _pace(self) -> None:
+        epoch = self._epoch
+        if epoch is None:
+            self._paced = None
+        elif self._paced is None or self._paced[0] != epoch:
+            self._paced = (epoch, self._pacing())
+        self._metrics.show(self._paced[1].look() if self._paced else [])
+
     async def _control(self) -> None:
         async with AsyncExitStack() as stack:
             for pool in self._controls:
@@ -131,7 +157,10 @@ class Scheduler:
         while not self._stop.is_set():
             try:
                 if self._epoch is not None:
-                    journal.note([await self._reading(ledger) for ledger in ledgers])
+                    readings = [await self._reading(ledger) for ledger in ledgers]
+                    if paced := self._paced:
+                        paced[1].note(readings)
+                    journal.note(readings)
             except (StoreUnavailable, StoreConflict, LedgerUnavailable) as error:
                 log.warning("sample: %s", error)
             except Exception:

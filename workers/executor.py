@@ -15,8 +15,9 @@ from dataclasses import replace
 from functools import partial
 
 from jobs.job import Finish, Job
-from jobs.outcomes import Cancelled, Expired, Failed, Outcome, Requeued, Symptom
+from jobs.outcomes import Failed, Requeued, Symptom
 from jobs.retry import RetryPolicy
+from jobs.store.batches import BatchWork
 from jobs.store.database import Database
 from jobs.store.errors import StoreConflict, StoreUnavailable
 from scheduler.ledger import LedgerUnavailable
@@ -37,8 +38,8 @@ AHEAD = 32  # jobs claimed before they are admitted, at most
 LOOK_SECONDS = 1.0  # how often the state of a batch is read
 SERVICE_AWAY_SECONDS = 0.5
 NOTHING_TO_CLAIM_SECONDS = 0.25
+LATE_SECONDS = 0.001  # an alarm must not come before its time, to which it is rounded
 UNWRITTEN = 32  # finishes not yet in SQL at which admission waits: what a kill repeats stays bounded
-DEADLINE_GRACE_SECONDS = 2.0
 
 
 class Executor:
@@ -52,16 +53,20 @@ class Executor:
         worker: str,
         lease_seconds: float,
         monotonic: Callable[[], float] = time.monotonic,
+        *,
+        deadline_grace_seconds: float,
     ) -> None:
         self._pools = Pools(endpoints)
         self._policy = policy
         self._monotonic = monotonic
+        self._grace_seconds = deadline_grace_seconds
         self._leases = Leases(db, worker, lease_seconds, self._lose)
         self._writer = Writer(db, self._let_go)
         self._watch = Watch(db, monotonic)
         self._waiting: deque[Job] = deque()
         self._flights: dict[int, Flight] = {}
         self._blocking: dict[int, str] = {}  # the batches of jobs whose "blocked" is not yet in SQL, by job
+        self._alarms: dict[str, asyncio.TimerHandle] = {}  # of each batch, when its deadline and the grace are over
         self._driving: asyncio.Task[None] | None = None
         self._claiming: asyncio.Task[list[Job]] | None = None
         self._wake = asyncio.Event()
@@ -85,7 +90,7 @@ class Executor:
     async def drive(self, batch_id: str, at_once: int, seconds: float) -> None:
         """Work on a batch for `seconds`, with up to `at_once` requests in flight, or until it has nothing to give."""
         until = self._monotonic() + seconds
-        work = await self._watch.look(batch_id)
+        work = await self._look(batch_id)
         if work is None:
             return
         brief = Brief.of(work)
@@ -114,6 +119,8 @@ class Executor:
         everything = await asyncio.to_thread(self._writer.close, grace_seconds + 5)
         for task in self._tasks:
             task.cancel()
+        for batch_id in list(self._alarms):
+            self._silence(batch_id)
         await asyncio.gather(*self._tasks, return_exceptions=True)
         return everything
 
@@ -183,7 +190,7 @@ class Executor:
 
     async def _launch(self, brief: Brief, job: Job, granted: Granted) -> None:
         endpoint, permit, mark = granted.endpoint, granted.permit, granted.mark
-        if self._stopping or job not in self._waiting:  # stopped, or lost, while we asked
+        if not self._goes_on(brief.batch_id) or job not in self._waiting:  # stopped, late, or lost, while we asked
             endpoint.health.not_made(mark)
             await endpoint.gate.give_back(permit, aborted=False)
             return
@@ -229,7 +236,7 @@ class Executor:
         self._writer.put(finish)
 
     async def _return_waiting(self) -> None:
-        """Jobs claimed but never started go back, in the form that the state of their batch asks for."""
+        """Jobs claimed but never started go back as they were; of a batch that is ending, the store ends them."""
         if self._claiming is not None:
             claimed, self._claiming = self._claiming, None
             try:
@@ -237,13 +244,7 @@ class Executor:
             except (StoreUnavailable, StoreConflict) as error:
                 log.warning("a claim failed: %s", error)
         while self._waiting:
-            job = self._waiting.popleft()
-            self._put(Finish(job, self._unstarted(job.batch_id)))
-
-    def _unstarted(self, batch_id: str) -> Outcome:
-        if self._watch.is_cancelling(batch_id):
-            return Cancelled()
-        return Expired() if self._watch.is_past_deadline(batch_id) else Requeued(keeps_place=True)
+            self._put(Finish(self._waiting.popleft(), Requeued(keeps_place=True)))
 
     def _let_go(self, job_ids: Sequence[int]) -> None:
         """On the writer's thread."""
@@ -266,21 +267,39 @@ class Executor:
     async def _look_around(self) -> None:
         for batch_id in {flight.job.batch_id for flight in self._flights.values()} | set(self._watch):
             try:
-                await self._watch.look(batch_id)
+                await self._look(batch_id)
             except UserError:  # it was purged
-                self._watch.forget(batch_id)
+                self._forget(batch_id)
             self._heed(batch_id)
+
+    async def _look(self, batch_id: str) -> BatchWork | None:
+        """Read a batch, and set the alarm of its deadline: nothing that the store does then holds it up."""
+        work = await self._watch.look(batch_id)
+        self._silence(batch_id)
+        seconds = self._watch.seconds_left(batch_id)
+        if seconds is not None and not self._stopping:
+            after = seconds + self._grace_seconds + LATE_SECONDS
+            self._alarms[batch_id] = self._loop.call_later(after, self._heed, batch_id)
+        return work
+
+    def _forget(self, batch_id: str) -> None:
+        self._silence(batch_id)
+        self._watch.forget(batch_id)
+
+    def _silence(self, batch_id: str) -> None:
+        if alarm := self._alarms.pop(batch_id, None):
+            alarm.cancel()
 
     def _heed(self, batch_id: str) -> None:
         flights = [flight for flight in self._flights.values() if flight.job.batch_id == batch_id]
         if self._watch.is_cancelling(batch_id):
             for flight in flights:
                 flight.withdraw(Symptom.CANCELLED)
-        elif self._watch.is_past_deadline(batch_id, DEADLINE_GRACE_SECONDS):
+        elif self._watch.is_past_deadline(batch_id, self._grace_seconds):
             for flight in flights:
                 flight.withdraw(Symptom.DEADLINE)
         elif not flights and self._driving is None:
-            self._watch.forget(batch_id)
+            self._forget(batch_id)
 
     def _goes_on(self, batch_id: str) -> bool:
         is_blocking = batch_id in self._blocking.values()

@@ -85,7 +85,14 @@ class Runtime:
             gate.open()
         policy = RetryPolicy(attempts=self._settings.worker.attempts)
         lease_seconds = self._settings.worker.lease_seconds
-        self._executor = Executor(self._db, self._endpoints, policy, self._worker, lease_seconds)
+        self._executor = Executor(
+            self._db,
+            self._endpoints,
+            policy,
+            self._worker,
+            lease_seconds,
+            deadline_grace_seconds=self._settings.deadline_grace_seconds,
+        )
         self._executor.open()
 
     async def _close(self) -> None:

@@ -1,4 +1,7 @@
-"""The batches that this process works on, as the store last showed them, and the store's time carried on from then."""
+"""The batches that this process works on, as the store last showed them, and the store's time carried on from then.
+
+The time is the one for what must not happen early (`Database.at_least`): a step of the clock ends no request.
+"""
 
 import asyncio
 import logging
@@ -30,11 +33,11 @@ class Watch:
     async def look(self, batch_id: str) -> BatchWork | None:
         """Read a batch; while the store is away, what was read last stands. Raises UserError when there is none."""
         try:
-            work, now = await asyncio.to_thread(self._read, batch_id)
+            work, zero = await asyncio.to_thread(self._read, batch_id)
         except (StoreUnavailable, StoreConflict) as error:
             log.warning("the state of %s was not read: %s", batch_id, error)
         else:
-            self._zero = now - timedelta(seconds=self._monotonic())
+            self._zero = zero
             self._works[batch_id] = work
         return self._works.get(batch_id)
 
@@ -54,11 +57,18 @@ class Watch:
 
     def is_past_deadline(self, batch_id: str, grace_seconds: float = 0.0) -> bool:
         """Whether this batch's time is up, and the grace after it."""
+        seconds = self.seconds_left(batch_id)
+        return seconds is not None and seconds + grace_seconds <= 0
+
+    def seconds_left(self, batch_id: str) -> float | None:
+        """Until this batch's deadline, negative after it; None where it has none."""
         work = self._works.get(batch_id)
         if work is None or work.deadline_at is None or self._zero is None:
-            return False
+            return None
         now = self._zero + timedelta(seconds=self._monotonic())
-        return (now - work.deadline_at).total_seconds() >= grace_seconds
+        return (work.deadline_at - now).total_seconds()
 
     def _read(self, batch_id: str) -> tuple[BatchWork, datetime]:
-        return batches.work(self._db, batch_id), self._db.now()
+        work = batches.work(self._db, batch_id)
+        # here and not on the loop, which may be late: two clocks are compared, so they are read together
+        return work, self._db.at_least() - timedelta(seconds=self._monotonic())

@@ -6,16 +6,17 @@ from dataclasses import dataclass
 
 from jobs.intake.text import shown
 from tickets_batch.errors import UserError
-from tickets_batch.settings import Columns
+from tickets_batch.settings import Source
 
 SHOWN_COLUMNS = 30
-PARTS = ("id", "subject", "body", "created_at", "priority")
+PARTS = ("id", "subject", "body", "created_at", "priority", "urgent")
 USUAL_NAMES = {
     "id": ("ticket id", "ticket_id", "key", "issue key", "number", "ticket", "custom_id"),
     "subject": ("title", "summary"),
     "body": ("description", "text", "message", "content", "comment", "description_text"),
     "created_at": ("created", "created at", "created time", "date", "timestamp", "opened at"),
     "priority": ("urgency",),
+    "urgent": ("priority", "urgency"),
 }
 
 
@@ -27,10 +28,14 @@ class Wanted:
     required: frozenset[str]
 
     @classmethod
-    def of(cls, columns: Columns, *, needs_created_at: bool) -> "Wanted":
+    def of(cls, source: Source, *, needs_created_at: bool) -> "Wanted":
         """What the settings ask for: what they name must be there, a subject that they do not name may be missing."""
-        names = {part: name for part in PARTS if (name := getattr(columns, part)) is not None}
+        columns = source.columns
+        names = {part: name for part, name in columns if name is not None}
         required = {"id", "body"} | (columns.model_fields_set & {"subject", "priority"} & names.keys())
+        if source.urgent is not None:
+            names["urgent"] = source.urgent.column
+            required.add("urgent")
         return cls(names, frozenset(required | {"created_at"} if needs_created_at else required))
 
     def refuse_missing(self, where: str, present: Iterable[str], found: Sequence[str]) -> None:
@@ -41,7 +46,7 @@ class Wanted:
         said = "; ".join(_missing(part, self.names[part], found) for part in missing)
         names = ", ".join(shown(name) for name in found[:SHOWN_COLUMNS])
         more = f" and {len(found) - SHOWN_COLUMNS} more" if len(found) > SHOWN_COLUMNS else ""
-        way_out = "set [source] columns"
+        way_out = f"set [source] {'urgent' if missing == ['urgent'] else 'columns'}"
         if "created_at" in missing:
             way_out += ", or take every row whatever its date with --all"
         raise UserError(f"{where}: {said}; its columns are: {names or 'none'}{more}; {way_out}")
@@ -83,7 +88,8 @@ def _missing(part: str, name: str, found: Sequence[str]) -> str:
     usual = [candidate for candidate in USUAL_NAMES[part] if candidate in folded]
     nearest = (close + usual)[:1]
     hint = f' (nearest: "{shown(folded[nearest[0]])}")' if nearest else ""
-    return f'no column "{name}" for columns.{part}{hint}'
+    key = "urgent.column" if part == "urgent" else f"columns.{part}"
+    return f'no column "{name}" for {key}{hint}'
 
 
 def _folded(name: str) -> str:

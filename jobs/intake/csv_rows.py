@@ -182,9 +182,7 @@ def _wrong_width(cells: Sequence[str], places: Positions) -> str | None:
 
 def _record(line: int, cells: Sequence[str], places: Positions) -> Record:
     parts = {part: _cell(cells, where) for part, where in places.by_part.items()}
-    return Record(
-        line, parts["id"], parts.get("subject"), parts["body"], parts.get("created_at"), parts.get("priority")
-    )
+    return Record.of(line, parts)
 
 
 def _cell(cells: Sequence[str], where: Sequence[int]) -> str:

@@ -51,8 +51,7 @@ class JsonlRows:
             self.notes = text.notes
 
     def _record(self, line: int, row: dict[str, object]) -> Record:
-        parts = {part: _field(row, name) for part, name in self._names.items()}
-        return Record(line, parts["id"], parts["subject"], parts["body"], parts["created_at"], parts.get("priority"))
+        return Record.of(line, {part: _field(row, name) for part, name in self._names.items()})
 
 
 def _rows(text: TextLines) -> Iterator[tuple[int, dict[str, object] | str]]:

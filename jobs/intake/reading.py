@@ -2,9 +2,11 @@
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from typing import Self
 from uuid import UUID
 
 from jobs.days import Day
@@ -12,6 +14,7 @@ from jobs.intake.dates import WrongDate, instant_of
 from jobs.intake.text import html_to_text, looks_like_html, tidy
 from jobs.text import storable
 from jobs.ticket import Rejection, Ticket
+from tickets_batch.settings import Urgent
 
 TEXT_LIMIT_CHARACTERS = 1_000_000
 ID_LIMIT_CHARACTERS = 500
@@ -38,6 +41,13 @@ class Record:
     body: object = None
     created_at: object = None
     priority: object = None
+    urgent: object = None
+
+    @classmethod
+    def of(cls, line: int, parts: Mapping[str, object]) -> Self:
+        """The record of a row by its parts, of which all but the id and the body may be missing."""
+        others = (parts.get(part) for part in ("created_at", "priority", "urgent"))
+        return cls(line, parts["id"], parts.get("subject"), parts["body"], *others)
 
 
 class Unusable(ValueError):
@@ -48,11 +58,13 @@ class Reading:
     """Turns records into tickets and keeps count.
 
     `picks_by_date` leaves out, and counts in `outside_day`, what was not created on `day`; without it a date that
-    cannot be read costs no ticket.
+    cannot be read costs no ticket. Where there is a rule for `urgent` tickets, it alone sets their priority.
     """
 
-    def __init__(self, day: Day, *, picks_by_date: bool) -> None:
+    def __init__(self, day: Day, *, picks_by_date: bool, urgent: Urgent | None = None) -> None:
         self.outside_day = 0
+        self._urgent = None if urgent is None else frozenset(_folded(value) for value in urgent.values)
+        self._urgent_tickets = 0
         self._day = day
         self._picks_by_date = picks_by_date
         self._counts: Counter[str] = Counter()
@@ -71,12 +83,16 @@ class Reading:
                 raise Unusable("subject and body are both empty")
         except Unusable as error:
             return Rejection(record.line, storable(str(error)), id_of_unusable(record.custom_id))
-        return Ticket(custom_id, subject, body, created_at, self._priority(record.priority), record.line)
+        priority = self._priority(record.priority) if self._urgent is None else self._urgency(record.urgent)
+        return Ticket(custom_id, subject, body, created_at, priority, record.line)
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What was mended, one line each with its count."""
-        return tuple(f"{what}: {count:,}" for what, count in self._counts.items())
+        mended = tuple(f"{what}: {count:,}" for what, count in self._counts.items())
+        return (
+            mended if self._urgent is None else (*mended, f"urgent tickets, which go first: {self._urgent_tickets:,}")
+        )
 
     def _created_at(self, value: object) -> datetime | None:
         if value is None and not self._picks_by_date:
@@ -123,6 +139,18 @@ class Reading:
             return max(-PRIORITY_LIMIT, min(PRIORITY_LIMIT, int(float(text))))
         self._counts["priorities not understood, taken as normal"] += 1
         return 0
+
+    def _urgency(self, value: object) -> int:
+        """Urgent when the value, or one of a list of them, is one that the rule names."""
+        values = value if isinstance(value, list) else [value]
+        if self._urgent is None or self._urgent.isdisjoint(_folded(str(item)) for item in values if item is not None):
+            return 0
+        self._urgent_tickets += 1
+        return PRIORITY_WORDS["urgent"]
+
+
+def _folded(text: str) -> str:
+    return text.strip().casefold()
 
 
 def _as_text(value: object, part: str) -> str:

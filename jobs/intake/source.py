@@ -16,7 +16,7 @@ from jobs.intake.sql_rows import SqlRows, identity, selects_day
 from jobs.ticket import Rejection, Ticket
 from tickets_batch.errors import UserError
 from tickets_batch.settings import Source as SourceSettings
-from tickets_batch.settings import reveal
+from tickets_batch.settings import Urgent, reveal
 
 KEY_LIMIT_CHARACTERS = 128  # what the column for it holds
 DATE_FIELD = "{date}"
@@ -48,13 +48,16 @@ class Source:
     `outside_day` are those of the latest iteration.
     """
 
-    def __init__(self, rows: Rows, *, key: str, where: str, day: Day, picks_by_date: bool) -> None:
+    def __init__(
+        self, rows: Rows, *, key: str, where: str, day: Day, picks_by_date: bool, urgent: Urgent | None
+    ) -> None:
         self.key = key if len(key) <= KEY_LIMIT_CHARACTERS else hashlib.sha256(key.encode()).hexdigest()
         self._rows = rows
         self._where = where
         self._day = day
         self._picks_by_date = picks_by_date
-        self._reading = Reading(day, picks_by_date=picks_by_date)
+        self._urgent = urgent
+        self._reading = self._begun()
 
     def describe(self) -> str:
         """The source as a person knows it, without secrets."""
@@ -71,11 +74,14 @@ class Source:
         return self._reading.outside_day
 
     def __iter__(self) -> Iterator[Ticket | Rejection]:
-        reading = self._reading = Reading(self._day, picks_by_date=self._picks_by_date)
+        reading = self._reading = self._begun()
         for row in self._rows:
             made = row if isinstance(row, Rejection) else reading.ticket(row)
             if made is not None:
                 yield made
+
+    def _begun(self) -> Reading:
+        return Reading(self._day, picks_by_date=self._picks_by_date, urgent=self._urgent)
 
 
 def open_source(
@@ -106,11 +112,12 @@ def _file(settings: SourceSettings, day: Day, every_row: bool, path: Path, key: 
         raise UserError(
             f"{path} has no known ending: name it .csv, .tsv or .jsonl by what it holds (each also with .gz)"
         )
-    rows = rows_of(path, Wanted.of(settings.columns, needs_created_at=not every_row))
-    return Source(rows, key=key, where=str(path), day=day, picks_by_date=not every_row)
+    rows = rows_of(path, Wanted.of(settings, needs_created_at=not every_row))
+    return Source(rows, key=key, where=str(path), day=day, picks_by_date=not every_row, urgent=settings.urgent)
 
 
 def _query(settings: SourceSettings, day: Day, every_row: bool, url: str, query: str) -> Source:
     picks_by_date = not every_row and not selects_day(query)
-    rows = SqlRows(url, query, Wanted.of(settings.columns, needs_created_at=picks_by_date), day)
-    return Source(rows, key=identity(url, query), where=rows.where, day=day, picks_by_date=picks_by_date)
+    rows = SqlRows(url, query, Wanted.of(settings, needs_created_at=picks_by_date), day)
+    key = identity(url, query)
+    return Source(rows, key=key, where=rows.where, day=day, picks_by_date=picks_by_date, urgent=settings.urgent)

@@ -80,9 +80,7 @@ def _record(number: int, row: Sequence[object], places: Positions) -> Record:
         part: next((row[place] for place in where if row[place] is not None), None)
         for part, where in places.by_part.items()
     }
-    return Record(
-        number, parts["id"], parts.get("subject"), parts["body"], parts.get("created_at"), parts.get("priority")
-    )
+    return Record.of(number, parts)
 
 
 def _url(url: str) -> URL:

@@ -10,12 +10,12 @@ from dataclasses import dataclass, fields
 from datetime import date, datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, delete, null, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, delete, null, or_, select, update
 
 from jobs.states import BatchState, JobState
 from jobs.store import events, loading, tally
 from jobs.store.database import Database
-from jobs.tables import Values, batches, jobs, results, said
+from jobs.tables import TEXT_LEFT, Values, batches, jobs, results, said
 from tickets_batch.errors import UserError
 
 CHUNK = 2_000  # jobs to a transaction
@@ -29,7 +29,7 @@ class Batch:
     """One batch as a reader sees it; `pending` to `cancelled` add up to `total`, `reused` are among the succeeded.
 
     `prompt_tokens` and `completion_tokens` count every attempt, `wasted_tokens` those of attempts withdrawn before
-    their answer.
+    their answer. `text_bytes_left` is the length, in UTF-8, of the tickets that are pending or running.
     """
 
     id: str
@@ -62,11 +62,15 @@ class Batch:
     prompt_tokens: int
     completion_tokens: int
     wasted_tokens: int
+    text_bytes_left: int
 
 
 @dataclass(frozen=True, slots=True)
 class BatchWork:
-    """A batch as those see it who work on it; `spec` is what was submitted, the order of its keys kept."""
+    """A batch as those see it who work on it; `spec` is what was submitted, the order of its keys kept.
+
+    The counters mean what they mean in `Batch`.
+    """
 
     id: str
     state: BatchState
@@ -76,8 +80,35 @@ class BatchWork:
     pools: tuple[str, ...]
     not_before: datetime | None
     deadline_at: datetime | None
+    created_at: datetime
+    started_at: datetime | None
+    total: int
     pending: int
     running: int
+    succeeded: int
+    failed: int
+    expired: int
+    cancelled: int
+    reused: int
+    prompt_tokens: int
+    completion_tokens: int
+    wasted_tokens: int
+    text_bytes_left: int
+
+    def is_waiting(self, now: datetime) -> bool:
+        """Whether it runs, but its time has not come."""
+        return self.state is BatchState.RUNNING and self.not_before is not None and self.not_before > now
+
+    def is_at_work(self, now: datetime) -> bool:
+        """Whether its jobs are to be done now: it runs, its time has come, nothing blocks it, and some are left."""
+        is_over = self.deadline_at is not None and self.deadline_at <= now
+        can_go_on = self.state is BatchState.RUNNING and not self.is_waiting(now) and not is_over
+        return can_go_on and self.blocked is None and self.pending + self.running > 0
+
+    @property
+    def done(self) -> int:
+        """The jobs that the model has answered or that failed; not those reused from an earlier batch."""
+        return self.succeeded + self.failed - self.reused
 
 
 def get(db: Database, batch_id: str) -> Batch:
@@ -145,28 +176,34 @@ def runnable(db: Database) -> list[BatchWork]:
         .limit(1)
         .scalar_subquery()
     )
-    query = (
-        _shown(BatchWork)
-        .where(
-            batches.c.state == said(BatchState.RUNNING),
-            batches.c.pending > 0,
-            or_(batches.c.not_before.is_(None), batches.c.not_before <= now),
-            or_(batches.c.deadline_at.is_(None), batches.c.deadline_at > now),
-            or_(batches.c.blocked.is_(None), batches.c.probe_at <= now),
-            first_due.is_not(None),
-        )
-        .order_by(batches.c.deadline_at.is_(None), batches.c.deadline_at, batches.c.created_at, batches.c.id)
-    )
+    query = _shown(BatchWork).where(*_gives(now), first_due.is_not(None)).order_by(*_in_order())
     with db.read() as connection:
         return [_work(row) for row in connection.execute(query)]
 
 
+def ahead_of(db: Database, batch_id: str) -> list[BatchWork]:
+    """The batches that are served before this one now, in the order of `runnable`; none once it has ended.
+
+    Among them may be one whose last jobs all rest before they are tried again. Raises StoreUnavailable.
+    """
+    is_itself = (batches.c.id == batch_id) & _is_open()
+    query = _shown(BatchWork).where(or_(is_itself, and_(*_gives(db.now())))).order_by(*_in_order())
+    with db.read() as connection:
+        found = [_work(row) for row in connection.execute(query)]
+    ids = [work.id for work in found]
+    return found[: ids.index(batch_id)] if batch_id in ids else []
+
+
+def open_work(db: Database) -> list[BatchWork]:
+    """The batches that have not ended, in the order of `runnable`. Raises StoreUnavailable."""
+    with db.read() as connection:
+        return [_work(row) for row in connection.execute(_shown(BatchWork).where(_is_open()).order_by(*_in_order()))]
+
+
 def unfinished(db: Database) -> list[str]:
     """The ids of the batches that have not ended, the nearest deadline first. Raises StoreUnavailable."""
-    is_open = batches.c.state.in_([said(state) for state in BatchState if not state.is_final])
-    in_order = (batches.c.deadline_at.is_(None), batches.c.deadline_at, batches.c.created_at, batches.c.id)
     with db.read() as connection:
-        return list(connection.execute(select(batches.c.id).where(is_open).order_by(*in_order)).scalars())
+        return list(connection.execute(select(batches.c.id).where(_is_open()).order_by(*_in_order())).scalars())
 
 
 def pause(db: Database, batch_id: str) -> None:
@@ -198,10 +235,10 @@ def expire_overdue(db: Database) -> int:
     Jobs in flight are left to their workers, who know the deadline, or to the reaper. Ends, too, what a killed `cancel`
     or `submit` has left open. Raises StoreUnavailable.
     """
-    now = db.now()
+    now, at_least = db.now(), db.at_least()
     is_open = batches.c.state.in_([said(BatchState.RUNNING), said(BatchState.PAUSED)])
     is_cancelling = batches.c.state == said(BatchState.CANCELLING)
-    overdue = select(batches.c.id).where(is_open, batches.c.pending > 0, batches.c.deadline_at <= now)
+    overdue = select(batches.c.id).where(is_open, batches.c.pending > 0, batches.c.deadline_at <= at_least)
     half_cancelled = select(batches.c.id).where(is_cancelling, batches.c.pending > 0)
     idle = select(batches.c.id).where(
         or_(is_open, is_cancelling),
@@ -260,7 +297,7 @@ def retry(db: Database, batch_id: str, deadline_at: datetime | None) -> int:
 
 def _return_chunk(db: Database, batch_id: str, token: str, asked_at: datetime) -> int:
     chunk = (
-        select(jobs.c.id, jobs.c.state)
+        select(jobs.c.id, jobs.c.state, jobs.c.text_bytes)
         .where(
             jobs.c.batch_id == batch_id,
             jobs.c.state.in_([said(JobState.FAILED), said(JobState.EXPIRED)]),
@@ -288,7 +325,12 @@ def _return_chunk(db: Database, batch_id: str, token: str, asked_at: datetime) -
         connection.execute(delete(results).where(results.c.job_id.in_(ids)))
         connection.execute(update(jobs).where(jobs.c.id.in_(ids)).values(again))
         failed = sum(job.state == JobState.FAILED for job in found)
-        moved = {JobState.PENDING: len(ids), JobState.FAILED: -failed, JobState.EXPIRED: failed - len(ids)}
+        moved: dict[str, int] = {
+            JobState.PENDING: len(ids),
+            JobState.FAILED: -failed,
+            JobState.EXPIRED: failed - len(ids),
+        }
+        moved[TEXT_LEFT] = sum(job.text_bytes for job in found)
         loading.keep(connection, tally.add(connection, batch_id, moved), token, now)
     return len(ids)
 
@@ -304,14 +346,14 @@ def _end_pending(db: Database, batch_id: str, becomes: JobState) -> int:
     )
     ended = 0
     while True:
-        now = db.now()
+        now, at_least = db.now(), db.at_least()
         with db.begin() as connection:
             ids = list(connection.execute(chunk).scalars())
             if ids:
                 batch = tally.end(connection, batch_id, ids, JobState.PENDING, becomes, now)
             else:
                 batch = tally.add(connection, batch_id, {})
-            if tally.ends(batch, now) is not becomes:
+            if tally.ends(batch, at_least) is not becomes:
                 connection.rollback()  # retried with a new deadline since, or already closed
                 return ended
             tally.close_if_done(connection, batch, now)
@@ -347,6 +389,25 @@ def _illegal(connection: Connection, batch_id: str, verb: str) -> UserError:
 
 def _shown(view: type[Batch] | type[BatchWork]) -> Select[Any]:
     return select(*(batches.c[field.name] for field in fields(view)))
+
+
+def _is_open() -> ColumnElement[bool]:
+    return batches.c.state.in_([said(state) for state in BatchState if not state.is_final])
+
+
+def _gives(now: datetime) -> tuple[ColumnElement[bool], ...]:
+    return (
+        batches.c.state == said(BatchState.RUNNING),
+        batches.c.pending > 0,
+        or_(batches.c.not_before.is_(None), batches.c.not_before <= now),
+        or_(batches.c.deadline_at.is_(None), batches.c.deadline_at > now),
+        or_(batches.c.blocked.is_(None), batches.c.probe_at <= now),
+    )
+
+
+def _in_order() -> tuple[ColumnElement[Any], ...]:
+    """The nearest deadline first."""
+    return (batches.c.deadline_at.is_(None), batches.c.deadline_at, batches.c.created_at, batches.c.id)
 
 
 def _newest(query: Select[Any]) -> Select[Any]:

@@ -31,7 +31,7 @@ from jobs.store import events, loading, tally
 from jobs.store.database import Database
 from jobs.store.given import given, packed
 from jobs.store.spool import Spooled
-from jobs.tables import Values, batches, jobs, results, said, tickets
+from jobs.tables import TEXT_LEFT, Values, batches, jobs, results, said, tickets
 
 NAMED = 100  # ids named of those that changed
 
@@ -125,6 +125,7 @@ def _insert(
         connection.execute(insert(results), reused)
     done.reused = len(reused)
     moved |= {"reused": len(reused), JobState.SUCCEEDED: len(reused), JobState.PENDING: len(fresh) - len(reused)}
+    moved[TEXT_LEFT] = sum(ticket.text_bytes for ticket in fresh if ticket.answer_key not in answers)
     return list(ids.values())
 
 
@@ -139,16 +140,23 @@ def _update(
     """Changed tickets: their jobs begin anew with the new text, but for those that are being worked on."""
     ids = [there[ticket.custom_id].id for ticket in changed]
     # in the order of ids, like every statement that waits for several jobs
-    locked = select(jobs.c.id, jobs.c.state, jobs.c.reused).where(jobs.c.id.in_(ids)).order_by(jobs.c.id)
-    held = {row.id: row for row in connection.execute(locked.with_for_update())}
+    shown = (jobs.c.id, jobs.c.state, jobs.c.reused, jobs.c.text_bytes)
+    locked = select(*shown).where(jobs.c.id.in_(ids)).order_by(jobs.c.id).with_for_update()
+    held = {row.id: row for row in connection.execute(locked)}
     rows: list[Values] = []
     for ticket in changed:
         job = held[there[ticket.custom_id].id]
         if job.state == JobState.RUNNING:
             done.busy_ids.append(ticket.custom_id)
             continue
-        rows.append({"id": job.id, **ticket._asdict()})
-        for counter, more in ((job.state, -1), (JobState.PENDING, 1), ("reused", -int(job.reused))):
+        rows.append({"id": job.id, "text_bytes": ticket.text_bytes, **ticket._asdict()})
+        was_left = job.text_bytes if job.state == JobState.PENDING else 0
+        for counter, more in (
+            (job.state, -1),
+            (JobState.PENDING, 1),
+            ("reused", -int(job.reused)),
+            (TEXT_LEFT, ticket.text_bytes - was_left),
+        ):
             moved[counter] = moved.get(counter, 0) + more
     if rows:
         connection.execute(delete(results).where(results.c.job_id.in_([row["id"] for row in rows])))
@@ -194,6 +202,7 @@ def _job_row(ticket: Spooled, answer: Row[Any] | None, number: int, now: datetim
         "custom_id": ticket.custom_id,
         "answer_key": ticket.answer_key,
         "priority": ticket.priority,
+        "text_bytes": ticket.text_bytes,
         "state": JobState.PENDING if answer is None else JobState.SUCCEEDED,
         "reused": answer is not None,
         "truncated": answer is not None and answer.truncated,
@@ -242,7 +251,7 @@ def _answers(dialect: str) -> Select[Any]:
 
 @cache
 def _insert_jobs(dialect: str) -> Insert:
-    names = ("custom_id", "answer_key", "priority", "state", "reused", "truncated", "finished_at")
+    names = ("custom_id", "answer_key", "priority", "text_bytes", "state", "reused", "truncated", "finished_at")
     columns = {name: jobs.c[name].type for name in names}
     new = given(dialect, "new", number=Integer(), **columns)
     chosen = select(bindparam("batch", type_=String), *(new.c[name] for name in names)).order_by(new.c.number)
@@ -257,13 +266,14 @@ def _insert_tickets(dialect: str) -> Insert:
 
 @cache
 def _renew_jobs(dialect: str) -> Update:
-    new = given(dialect, "new", id=BigInteger(), answer_key=String(), priority=Integer())
+    new = given(dialect, "new", id=BigInteger(), answer_key=String(), priority=Integer(), text_bytes=Integer())
     return (
         update(jobs)
         .where(jobs.c.id == new.c.id)
         .values(
             answer_key=new.c.answer_key,
             priority=new.c.priority,
+            text_bytes=new.c.text_bytes,
             state=said(JobState.PENDING),
             attempts=0,
             reaps=0,

@@ -16,7 +16,7 @@ from jobs.job import Job
 from jobs.states import BatchState, JobState
 from jobs.store import blocking, events, tally
 from jobs.store.database import Database
-from jobs.tables import Instant, Values, batches, jobs, said, tickets
+from jobs.tables import TEXT_LEFT, Instant, Values, batches, jobs, said, tickets
 
 REAPS = 5  # a job whose workers have died this often ends: it may be what kills them
 
@@ -45,7 +45,15 @@ _TAKE = (
         worker=bindparam("by"),
         started_at=bindparam("now", type_=Instant),
     )
-    .returning(jobs.c.id, jobs.c.custom_id, jobs.c.priority, jobs.c.attempts, jobs.c.requeues, jobs.c.truncated)
+    .returning(
+        jobs.c.id,
+        jobs.c.custom_id,
+        jobs.c.priority,
+        jobs.c.attempts,
+        jobs.c.requeues,
+        jobs.c.yields,
+        jobs.c.truncated,
+    )
 )
 
 
@@ -88,6 +96,7 @@ def claim(db: Database, batch_id: str, limit: int, worker: str, lease_seconds: f
             body=texts[job.id].body,
             attempts=job.attempts,
             requeues=job.requeues,
+            yields=job.yields,
             truncated=job.truncated,
             lease_token=token,
             lease_expires_at=until,
@@ -126,9 +135,8 @@ def reap(db: Database, limit: int = 500, reaps: int = REAPS) -> int:
     if not db.is_settled:
         return 0
     now = db.now()
-    overdue = select(jobs.c.id, jobs.c.batch_id, jobs.c.lease_token, jobs.c.reaps, jobs.c.worker).where(
-        _IS_RUNNING, jobs.c.lease_expires_at <= now
-    )
+    shown = (jobs.c.id, jobs.c.batch_id, jobs.c.lease_token, jobs.c.reaps, jobs.c.worker, jobs.c.text_bytes)
+    overdue = select(*shown).where(_IS_RUNNING, jobs.c.lease_expires_at <= now)
     with db.read() as connection:  # mostly there is none, and then nothing is locked
         if connection.execute(overdue.limit(1)).first() is None:
             return 0
@@ -141,7 +149,7 @@ def reap(db: Database, limit: int = 500, reaps: int = REAPS) -> int:
 
 
 def _take_back(connection: Connection, batch_id: str, lost: list[Any], reaps: int, now: datetime) -> None:
-    poison = [job.id for job in lost if job.reaps + 1 >= reaps]
+    poison = {job.id: job.text_bytes for job in lost if job.reaps + 1 >= reaps}
     returned = [job.id for job in lost if job.reaps + 1 < reaps]
     free: Values = {"lease_token": null(), "lease_expires_at": null(), "reaps": jobs.c.reaps + 1}
     if returned:
@@ -151,12 +159,17 @@ def _take_back(connection: Connection, batch_id: str, lost: list[Any], reaps: in
         error = f"worker_lost: {reaps} workers died while they held it"
         values = {**free, "state": said(JobState.FAILED), "finished_at": now, "error": error}
         connection.execute(update(jobs).where(jobs.c.id.in_(poison)).values(values))
-    moved = {JobState.RUNNING: -len(lost), JobState.PENDING: len(returned), JobState.FAILED: len(poison)}
+    moved: dict[str, int] = {
+        JobState.RUNNING: -len(lost),
+        JobState.PENDING: len(returned),
+        JobState.FAILED: len(poison),
+    }
+    moved[TEXT_LEFT] = -sum(poison.values())
     batch = tally.add(connection, batch_id, moved)
     blocking.judge(connection, batch, {job.lease_token for job in lost}, why=None, works=False, now=now)
     workers = sorted({job.worker for job in lost})
     events.add(connection, now, "reaped", batch_id, jobs=len(lost), failed=len(poison), workers=workers)
-    tally.settle(connection, batch, returned, now)
+    tally.settle(connection, batch, returned, now, at_least=now)  # nothing is reaped while the clock settles
 
 
 def _gives(batch: Row[Any], now: datetime) -> bool:

@@ -14,7 +14,8 @@ class Clock:
     """Reads the database's time now and then, and counts on by the monotonic clock in between.
 
     A step of the clock it reads is taken over at the next reading, and for half a minute from then `is_settled` is
-    False: leases written by processes that have not yet noticed must not count as expired.
+    False: leases written by processes that have not yet noticed must not count as expired. Meanwhile nobody knows
+    whether the step put the clock right or wrong, and `at_least` believes in the earlier of the two times.
     """
 
     def __init__(self, read: Callable[[], datetime], monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -24,6 +25,7 @@ class Clock:
         self._anchor: datetime | None = None
         self._anchored_at = 0.0
         self._stepped_at: float | None = None
+        self._before_zero: datetime | None = None  # without the step, the time at which the monotonic clock was zero
 
     def now(self) -> datetime:
         """The current instant, UTC. Raises StoreUnavailable when it has to be read and cannot."""
@@ -36,9 +38,23 @@ class Clock:
             if anchor is not None:
                 carried = anchor + timedelta(seconds=here - self._anchored_at)
                 if abs((fresh - carried).total_seconds()) > STEP_SECONDS:
-                    self._stepped_at = here
+                    zero = carried - timedelta(seconds=here)
+                    if self._before_zero is not None and not self.is_settled:  # a step within a step
+                        zero = min(zero, self._before_zero)
+                    self._stepped_at, self._before_zero = here, zero
             self._anchor, self._anchored_at = fresh, here
             return fresh
+
+    def at_least(self) -> datetime:
+        """It is at least this late: while the clock settles, as late as the earlier of both times says.
+
+        For what must not happen early. Raises StoreUnavailable like `now`.
+        """
+        now = self.now()
+        with self._lock:
+            if self._before_zero is None or self.is_settled:
+                return now
+            return min(now, self._before_zero + timedelta(seconds=self._monotonic()))
 
     @property
     def is_settled(self) -> bool:

@@ -28,16 +28,20 @@ T = TypeVar("T")
 class Database:
     """One database, shared by the threads of one process; open it after a fork, never before."""
 
-    def __init__(self, url: URL, engine: Engine, clock: Callable[[], datetime] | None) -> None:
+    def __init__(self, url: URL, engine: Engine, clock: Clock | Callable[[], datetime] | None) -> None:
         self.url = url
         self.dialect = engine.dialect.name
         self._engine = engine
         self._reader = engine.execution_options(reads_only=True)
-        self._clock = Clock(self._read_time)
-        self._now = clock or self._clock.now
+        if clock is None or isinstance(clock, Clock):
+            self._clock = clock or Clock(self._read_time)
+            self._now, self._at_least = self._clock.now, self._clock.at_least
+        else:
+            self._clock = Clock(clock)
+            self._now = self._at_least = clock
 
     @classmethod
-    def open(cls, url: str, clock: Callable[[], datetime] | None = None) -> Self:
+    def open(cls, url: str, clock: Clock | Callable[[], datetime] | None = None) -> Self:
         """The database at `url`; nothing is connected yet. `clock` stands for the database's own time.
 
         Raises SettingsError when the URL cannot be used.
@@ -76,6 +80,13 @@ class Database:
     def now(self) -> datetime:
         """The database's time; it goes on evenly when the wall clock is stepped. Raises StoreUnavailable."""
         return self._now()
+
+    def at_least(self) -> datetime:
+        """The time for what must not happen early; for half a minute after a step of the clock, the earlier time.
+
+        Raises StoreUnavailable.
+        """
+        return self._at_least()
 
     @property
     def is_settled(self) -> bool:

@@ -29,7 +29,7 @@ from jobs.states import JobState
 from jobs.store import blocking, tally
 from jobs.store.database import Database
 from jobs.store.given import given, packed
-from jobs.tables import Instant, Values, attempts, jobs, results, said
+from jobs.tables import TEXT_LEFT, Instant, Values, attempts, jobs, results, said
 from jobs.text import storable
 
 RAW_CHARACTERS = 4_000
@@ -56,7 +56,7 @@ def write(db: Database, finishes: Sequence[Finish]) -> set[int]:
             other_leases.append(finish)
     if not by_id:
         return set()
-    now = db.now()
+    now, at_least = db.now(), db.at_least()
     rows = packed(db.dialect, [_job_row(finish, now) for finish in by_id.values()])
     with db.begin() as connection:
         won = {row.id: row for row in connection.execute(_finish_jobs(db.dialect), rows)}
@@ -65,12 +65,12 @@ def write(db: Database, finishes: Sequence[Finish]) -> set[int]:
         _insert(connection, results, (_result_row(f, won[f.job.id]) for f in winners if _has_result(f)))
         groups: dict[str, _Group] = {}
         for finish in winners:
-            groups.setdefault(finish.job.batch_id, _Group()).count(finish)
+            groups.setdefault(finish.job.batch_id, _Group()).count(finish, won[finish.job.id].text_bytes)
         for batch_id, group in sorted(groups.items()):
             batch = tally.add(connection, batch_id, group.moved)
             if group.blocked or batch.blocked:
                 blocking.judge(connection, batch, group.tokens, group.blocked, group.works, now)
-            tally.settle(connection, batch, group.returned, now)
+            tally.settle(connection, batch, group.returned, now, at_least)
     return set(won) | write(db, other_leases)
 
 
@@ -84,7 +84,7 @@ class _Group:
     blocked: str | None = None
     works: bool = False
 
-    def count(self, finish: Finish) -> None:
+    def count(self, finish: Finish, text_bytes: int) -> None:
         outcome, attempt = finish.outcome, finish.attempt
         self.tokens.add(finish.job.lease_token)
         self._add(JobState.RUNNING, -1)
@@ -93,6 +93,8 @@ class _Group:
             self.returned.append(finish.job.id)
             self._add("yields", int(outcome.is_yield))
             self.blocked = outcome.blocked or self.blocked
+        else:
+            self._add(TEXT_LEFT, -text_bytes)
         if isinstance(outcome, Succeeded):
             self.works = True
         if attempt is not None:
@@ -139,7 +141,7 @@ def _finish_jobs(dialect: str) -> Update:
             yields=jobs.c.yields + done.c.yielded,
             truncated=or_(jobs.c.truncated, done.c.truncate),
         )
-        .returning(jobs.c.id, jobs.c.answer_key, jobs.c.worker)
+        .returning(jobs.c.id, jobs.c.answer_key, jobs.c.worker, jobs.c.text_bytes)
     )
     if dialect == "sqlite":
         return moves

@@ -5,7 +5,7 @@ from sqlalchemy import Connection, func, inspect, select, text
 from jobs.store.database import Database
 from tickets_batch.errors import UserError
 
-VERSION = "0001"  # the newest in migrations/versions
+VERSION = "0002"  # the newest in migrations/versions
 LOCK_KEY = 7_104_202  # the advisory lock under which the tables are changed
 
 

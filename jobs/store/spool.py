@@ -28,6 +28,11 @@ class Spooled(NamedTuple):
     priority: int
     answer_key: str
 
+    @property
+    def text_bytes(self) -> int:
+        """The length of subject and body in UTF-8."""
+        return len(self.subject.encode()) + len(self.body.encode())
+
 
 class Spool:
     """The usable tickets of a source in their order, each id once, and the rows that cannot be used."""

@@ -7,7 +7,8 @@ is completed by the next submit, which finds what is there. While one submit loa
 """
 
 import secrets
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -16,13 +17,13 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, insert, null, select, update
 from sqlalchemy.exc import IntegrityError
 
-from jobs.states import BatchState
+from jobs.states import BatchState, JobState
 from jobs.store import chunks, events, loading, tally
 from jobs.store.batches import expire_overdue
 from jobs.store.chunks import Load, Put
 from jobs.store.database import Database
 from jobs.store.spool import Spool
-from jobs.tables import Values, batches, jobs, rejections
+from jobs.tables import TEXT_LEFT, Values, batches, jobs, rejections
 from jobs.ticket import Rejection, Ticket
 from tickets_batch.errors import UserError
 
@@ -236,8 +237,9 @@ def _discard(db: Database, batch_id: str, token: str) -> None:
             in_range = jobs.c.id.between(batch.first_job_id, batch.last_job_id)
             chunk = select(jobs.c.id).where(in_range, jobs.c.batch_id == batch_id).limit(DISCARDED)
             ids = list(connection.execute(chunk).scalars())
-            connection.execute(delete(jobs).where(jobs.c.id.in_(ids)))
-            ours = connection.execute(select(batches).where(batches.c.id == batch_id).with_for_update()).one()
+            shown = (jobs.c.state, jobs.c.reused, jobs.c.text_bytes)
+            gone = connection.execute(delete(jobs).where(jobs.c.id.in_(ids)).returning(*shown)).all()
+            ours = tally.add(connection, batch_id, _gone(gone))
             if ours.state != BatchState.LOADING:  # cancelled meanwhile: it stays, as a cancelled batch
                 connection.rollback()
                 return
@@ -245,6 +247,15 @@ def _discard(db: Database, batch_id: str, token: str) -> None:
             if not ids:
                 connection.execute(delete(batches).where(batches.c.id == batch_id))
                 return
+
+
+def _gone(gone: Sequence[Any]) -> Mapping[str, int]:
+    """What the counters lose with these jobs: a batch that is cancelled between two chunks keeps the rest."""
+    moved = {"total": -len(gone), "reused": -sum(job.reused for job in gone)}
+    for state, count in Counter(job.state for job in gone).items():
+        moved[state] = -count
+    moved[TEXT_LEFT] = -sum(job.text_bytes for job in gone if job.state == JobState.PENDING)
+    return moved
 
 
 def _no_tickets(request: SubmitRequest, spool: Spool) -> UserError:

@@ -12,9 +12,9 @@ from sqlalchemy import Connection, Row, bindparam, null, update
 
 from jobs.states import BatchState, JobState
 from jobs.store import events
-from jobs.tables import OTHER_COUNTERS, STATE_COUNTERS, batches, jobs, said
+from jobs.tables import OTHER_COUNTERS, STATE_COUNTERS, TEXT_LEFT, batches, jobs, said
 
-COUNTERS = ("total", *STATE_COUNTERS, *OTHER_COUNTERS)
+COUNTERS = ("total", *STATE_COUNTERS, *OTHER_COUNTERS, TEXT_LEFT)
 OPEN = (BatchState.RUNNING, BatchState.PAUSED, BatchState.CANCELLING)
 
 _NOTHING = {f"more_{name}": 0 for name in COUNTERS}
@@ -36,9 +36,9 @@ def add(connection: Connection, batch_id: str, more: Mapping[str, int] | Mapping
     return connection.execute(_ADD, {"batch": batch_id, **values}).one()
 
 
-def settle(connection: Connection, row: Row[Any], returned: Collection[int], now: datetime) -> None:
+def settle(connection: Connection, row: Row[Any], returned: Collection[int], now: datetime, at_least: datetime) -> None:
     """End the jobs just `returned` to pending if their batch is ending, and the batch if it has none left."""
-    becomes = ends(row, now)
+    becomes = ends(row, at_least)
     if returned and becomes:
         row = end(connection, row.id, returned, JobState.PENDING, becomes, now)
     close_if_done(connection, row, now)
@@ -48,7 +48,7 @@ def end(
     connection: Connection, batch_id: str, ids: Collection[int], was: JobState, becomes: JobState, now: datetime
 ) -> Row[Any]:
     """Give jobs, which the transaction holds and which are in the state `was`, a final state without a call."""
-    connection.execute(
+    ended = connection.execute(
         update(jobs)
         .where(jobs.c.id.in_(ids))
         .values(
@@ -58,8 +58,9 @@ def end(
             lease_token=null(),
             lease_expires_at=null(),
         )
+        .returning(jobs.c.text_bytes)
     )
-    return add(connection, batch_id, {was: -len(ids), becomes: len(ids)})
+    return add(connection, batch_id, {was: -len(ids), becomes: len(ids), TEXT_LEFT: -sum(ended.scalars())})
 
 
 def close_if_done(connection: Connection, row: Row[Any], now: datetime) -> bool:
@@ -90,9 +91,10 @@ def close_if_done(connection: Connection, row: Row[Any], now: datetime) -> bool:
     return True
 
 
-def ends(row: Row[Any], now: datetime) -> JobState | None:
+def ends(row: Row[Any], at_least: datetime) -> JobState | None:
+    """The state in which the jobs of a batch end that are pending when it is at least so late; None: they go on."""
     if row.state == BatchState.CANCELLING:
         return JobState.CANCELLED
-    if row.state in OPEN and row.deadline_at is not None and row.deadline_at <= now:
+    if row.state in OPEN and row.deadline_at is not None and row.deadline_at <= at_least:
         return JobState.EXPIRED
     return None

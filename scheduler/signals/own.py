@@ -4,9 +4,11 @@ It can only slow batch down: it says nothing of the chat, so a pool that has not
 """
 
 import math
+from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Sequence
-from statistics import median
+from itertools import islice
+from typing import Any
 
 from scheduler.snapshot import FirstToken
 
@@ -24,7 +26,10 @@ class OwnRequests:
 
     def __init__(self, target_seconds: float) -> None:
         self._target_seconds = target_seconds
-        self._seen: deque[FirstToken] = deque(maxlen=WINDOW)
+        self._seen: deque[FirstToken] = deque()
+        self._prompts: list[int] = []  # of all seen, in order of size
+        self._telling: list[int] = []  # of those that tell of a rate, in order of size
+        self._rates: list[tuple[float, int]] = []  # each with its prompt, in order of the rate
         self._late = 0
         self._last_at = -math.inf
         self._rate: float | None = None
@@ -35,7 +40,7 @@ class OwnRequests:
             is_late = self._queue_seconds(request) > self._target_seconds / 2
             self._late = self._late + 1 if is_late else 0
             self._last_at = now_seconds
-            self._seen.append(request)
+            self._remember(request)
         if requests:
             self._rate = self._measured()
 
@@ -54,18 +59,41 @@ class OwnRequests:
     @property
     def smallest_prompt(self) -> int:
         """The fewest prompt tokens among the requests seen, at least 1."""
-        return max(1, min((request.prompt_tokens for request in self._seen), default=1))
+        return max(1, self._prompts[0]) if self._prompts else 1
 
     def _queue_seconds(self, request: FirstToken) -> float:
         return request.seconds - request.prompt_tokens / self._rate if self._rate else 0.0
 
+    def _remember(self, request: FirstToken) -> None:
+        if len(self._seen) == WINDOW:
+            gone = self._seen.popleft()
+            _remove(self._prompts, gone.prompt_tokens)
+            if _tells(gone):
+                _remove(self._telling, gone.prompt_tokens)
+                _remove(self._rates, _rate(gone))
+        self._seen.append(request)
+        insort(self._prompts, request.prompt_tokens)
+        if _tells(request):
+            insort(self._telling, request.prompt_tokens)
+            insort(self._rates, _rate(request))
+
     def _measured(self) -> float | None:
         if len(self._seen) < ENOUGH:
             return None
-        large = median(request.prompt_tokens for request in self._seen)
-        rates = sorted(
-            request.prompt_tokens / request.seconds
-            for request in self._seen
-            if request.prompt_tokens >= large and request.seconds > 0 and request.prompt_tokens > 0
-        )
-        return rates[min(len(rates) - 1, int(RATE_QUANTILE * len(rates)))] if rates else None
+        large = (self._prompts[(len(self._prompts) - 1) // 2] + self._prompts[len(self._prompts) // 2]) / 2
+        count = len(self._telling) - bisect_left(self._telling, large)
+        above = count - 1 - min(count - 1, int(RATE_QUANTILE * count))
+        rates = (rate for rate, prompt_tokens in reversed(self._rates) if prompt_tokens >= large)
+        return next(islice(rates, above, None), None)
+
+
+def _tells(request: FirstToken) -> bool:
+    return request.seconds > 0 and request.prompt_tokens > 0
+
+
+def _rate(request: FirstToken) -> tuple[float, int]:
+    return request.prompt_tokens / request.seconds, request.prompt_tokens
+
+
+def _remove(ordered: list[Any], value: Any) -> None:
+    del ordered[bisect_left(ordered, value)]

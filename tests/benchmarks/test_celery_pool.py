@@ -15,8 +15,8 @@ import psutil  # type: ignore[import-untyped]
 import pytest
 from celery import Celery
 
+from scheduler.simulation.engine.profile import EngineProfile
 from tests.engine.process import EngineProcess
-from tests.engine.profile import EngineProfile
 from tests.support.night import CHECKOUT
 from tests.support.valkey import ValkeyServer
 from tests.support.wait import wait_until

@@ -11,8 +11,8 @@ import openai
 import pytest
 
 from jobs.answer import InvalidOutput
+from scheduler.simulation.engine.profile import EngineProfile
 from tests.engine.process import EngineProcess
-from tests.engine.profile import EngineProfile
 from tickets_batch.settings import Pool
 from workers.client import ModelClient
 

@@ -12,8 +12,8 @@ import httpx2
 import psutil  # type: ignore[import-untyped]
 import pytest
 
+from scheduler.simulation.engine.profile import EngineProfile
 from tests.engine.process import EngineProcess
-from tests.engine.profile import EngineProfile
 from tests.support.engines import chat_body
 from tests.support.gateways import chat_settings, commanded
 from tests.support.valkey import ValkeyServer

@@ -6,12 +6,13 @@ for other traffic, tickets and engines.
 
 import pytest
 
+from scheduler.simulation.site import Site
+from scheduler.simulation.tickets import KINDS
+from tests.simulation.chats import TABLE_SHAPES
 from tests.simulation.nights import play_all
 from tests.simulation.rows import OURS, OURS_PRIORITY, Night
-from tests.simulation.shapes import TABLE_SHAPES
-from tests.simulation.site import LARGE, MIDDLE, REPLICAS, SMALL, Site
+from tests.simulation.sites import LARGE, MIDDLE, REPLICAS, SMALL
 from tests.simulation.table import GROUPS, Table, make_tables, render
-from tests.simulation.tickets import KINDS
 
 # Tickets/s over those of the static caps at the same chat p99, at least.
 RATIOS = {

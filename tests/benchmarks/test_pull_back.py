@@ -11,8 +11,8 @@ import pytest
 
 from jobs.spec import ClassificationSpec
 from jobs.store.database import Database
+from scheduler.simulation.engine.profile import EngineProfile
 from tests.engine.process import EngineProcess
-from tests.engine.profile import EngineProfile
 from tests.support.pulling_back import BODY, OUTPUT_TOKENS, PullBack, pull_back
 from tests.support.shift import SPEC, at_work, with_spec
 from tests.support.valkey import ValkeyServer

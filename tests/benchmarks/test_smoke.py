@@ -12,14 +12,15 @@ from statistics import median, quantiles
 
 import pytest
 
+from scheduler.simulation.admission import Admission
+from scheduler.simulation.shapes import Arrival
+from scheduler.simulation.tickets import SHORT, TicketQueue, endless
+from scheduler.simulation.world import World
 from tests.benchmarks.test_throughput import Cores
 from tests.engine.log import LogRow
 from tests.engine.process import EngineProcess
-from tests.simulation.ours import Ours
-from tests.simulation.shapes import SHAPES, TABLE_SHAPES, Arrival
-from tests.simulation.site import MIDDLE
-from tests.simulation.tickets import SHORT, TicketQueue
-from tests.simulation.world import World
+from tests.simulation.chats import SHAPES, TABLE_SHAPES
+from tests.simulation.sites import MIDDLE
 from tests.support.chat import NUMBER, Chat, Felt, Outcome, outcomes, ttft_quantiles
 from tests.support.meter import Meter
 from tests.support.night import Night
@@ -53,7 +54,7 @@ class Figures:
 
 
 def virtual(arrivals: list[Arrival], seed: int) -> Figures:
-    world = World(MIDDLE, arrivals, TicketQueue("short", SEED), Ours(priority=1, seed=seed), SECONDS)
+    world = World(MIDDLE, arrivals, TicketQueue(endless("short", SEED)), Admission(priority=1, seed=seed), SECONDS)
     tally = world.run()
     ttfts = sorted(tally.ttfts_seconds)
     p50, p95, p99 = (ttfts[int(share * len(ttfts))] for share in (0.50, 0.95, 0.99))

@@ -14,8 +14,8 @@ import pytest
 from jobs.answer import parse_answer
 from jobs.prompt import build_messages, response_format
 from jobs.spec import ClassificationSpec
+from scheduler.simulation.engine.profile import EngineProfile
 from tests.engine.process import EngineProcess
-from tests.engine.profile import EngineProfile
 from tests.support.meter import Meter
 from tests.support.night import LABELS, Night
 from tickets_batch.settings import Pool

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from scheduler.simulation.engine.profile import EngineProfile
 from tests.engine.process import EngineProcess
-from tests.engine.profile import EngineProfile
 from tests.support.night import Night
 from tests.support.promise import SLOTS
 

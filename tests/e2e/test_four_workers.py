@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy import func, select
 
 from jobs.tables import attempts, jobs, results
+from scheduler.simulation.engine.profile import EngineProfile
 from tests.engine.process import EngineProcess
-from tests.engine.profile import EngineProfile
 from tests.support.night import Night, hash_as_sent
 
 TICKETS, WORKERS, SLOTS = 2000, 4, 40

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from jobs.prompt import build_messages, response_format
+from scheduler.simulation.shapes import Arrival, overload
+from scheduler.simulation.tickets import SHORT, Ticket
 from tests.engine.log import LogRow
 from tests.engine.process import EngineProcess
-from tests.simulation.shapes import Arrival, overload
-from tests.simulation.site import MIDDLE, REPLICAS
-from tests.simulation.tickets import SHORT, Ticket
+from tests.simulation.sites import MIDDLE, REPLICAS
 from tests.support.balancer import Balancer
 from tests.support.chat import Chat, Felt, Outcome, outcomes, ttft_quantiles
 from tests.support.gateways import metric

@@ -9,8 +9,8 @@ from sqlalchemy import func, select
 
 from jobs.states import JobState
 from jobs.tables import attempts, jobs
+from scheduler.simulation.engine.profile import EngineProfile
 from tests.engine.process import EngineHandle, EngineProcess, EngineThread
-from tests.engine.profile import EngineProfile
 from tests.support.night import Night, hash_as_sent
 from tests.support.redis_watch import RedisWatch, without_ttl
 from tests.support.shared_data import shared_data

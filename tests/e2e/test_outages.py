@@ -18,10 +18,10 @@ from scheduler.ledger import LEASE_SECONDS
 from scheduler.limit import CALM_SECONDS
 from scheduler.pull_back import DRAINER_MS
 from scheduler.signals.poll import STALE_SECONDS
+from scheduler.simulation.tickets import SHORT, Ticket
 from tests.engine.log import LogRow
 from tests.engine.process import EngineProcess
-from tests.simulation.site import MIDDLE
-from tests.simulation.tickets import SHORT, Ticket
+from tests.simulation.sites import MIDDLE
 from tests.support.chat import Chat, Felt, Outcome, outcomes, steady, ttft_quantiles
 from tests.support.gateways import http, metric
 from tests.support.night import Night

@@ -2,8 +2,8 @@
 
 from collections import Counter
 
+from scheduler.simulation.engine.profile import EngineProfile
 from tests.engine.process import EngineProcess
-from tests.engine.profile import EngineProfile
 from tests.support.night import Night
 
 DEEP = """

@@ -11,8 +11,8 @@ from sqlalchemy import update
 from jobs.store import batches, services
 from jobs.store.batches import Batch
 from jobs.tables import batches as batches_table
+from scheduler.simulation.engine.profile import EngineProfile
 from tests.engine.process import EngineThread
-from tests.engine.profile import EngineProfile
 from tests.support.command import Command
 from tests.support.night import Night
 from tests.support.redis_watch import RedisWatch, without_ttl

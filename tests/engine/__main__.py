@@ -7,8 +7,8 @@ import os
 import signal
 from pathlib import Path
 
+from scheduler.simulation.engine.profile import EngineProfile
 from tests.engine.answer import AnswerSettings
-from tests.engine.profile import EngineProfile
 from tests.engine.server import EngineServer
 from tests.engine.service import ServiceSettings
 

@@ -4,9 +4,9 @@ import asyncio
 import math
 from collections.abc import Callable
 
+from scheduler.simulation.engine.core import EngineCore, EngineProfile, Request
+from scheduler.simulation.engine.request import Event, Rejected
 from tests.engine.clock import EngineClock
-from tests.engine.core import EngineCore, EngineProfile, Request
-from tests.engine.request import Event, Rejected
 
 
 class RealTimeDriver:

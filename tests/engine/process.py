@@ -17,9 +17,9 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from scheduler.simulation.engine.profile import EngineProfile
 from tests.engine.faults import Rule
 from tests.engine.log import LogRow, decode
-from tests.engine.profile import EngineProfile
 from tests.engine.server import EngineServer
 from tests.engine.service import ServiceSettings
 

@@ -6,10 +6,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from scheduler.simulation.engine.profile import EngineProfile
 from tests.engine import wire
 from tests.engine.control import Control
 from tests.engine.http import Exchange, HttpConnection
-from tests.engine.profile import EngineProfile
 from tests.engine.refusals import Refusal, no_such_path
 from tests.engine.service import ModelService, ServiceSettings
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
+from scheduler.simulation.engine.profile import EngineProfile
+from scheduler.simulation.engine.request import Aborted, Event, Finished, FirstToken, Request, Stall, Token
 from tests.engine import wire
 from tests.engine.answer import AnswerSettings, ticket_hash
 from tests.engine.call import Call, Prompt, Surface, kept_headers, read_prompt
@@ -14,7 +16,6 @@ from tests.engine.http import Exchange
 from tests.engine.log import LogRow, RequestLog
 from tests.engine.metrics import EngineMetrics
 from tests.engine.misanswer import wrong_answer
-from tests.engine.profile import EngineProfile
 from tests.engine.refusals import (
     Refusal,
     no_such_model,
@@ -24,7 +25,6 @@ from tests.engine.refusals import (
     too_long,
     unauthorized,
 )
-from tests.engine.request import Aborted, Event, Finished, FirstToken, Request, Stall, Token
 
 
 @dataclass(frozen=True, slots=True)

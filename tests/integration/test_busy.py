@@ -8,9 +8,9 @@ import pytest
 
 from jobs.spec import ClassificationSpec
 from jobs.store.database import Database
+from scheduler.simulation.engine.profile import EngineProfile
 from tests.engine.log import LogRow
 from tests.engine.process import EngineProcess
-from tests.engine.profile import EngineProfile
 from tests.support.aftermath import aftermath
 from tests.support.shift import POOL, SPEC, Shift, at_work, play, with_spec
 from tests.support.valkey import ValkeyServer

@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from jobs.outcomes import Attempt, Symptom, Usage
+from scheduler.simulation.engine.profile import EngineProfile
 from tests.engine.answer import expected_label
 from tests.engine.faults import Fault, Rule
 from tests.engine.process import EngineThread
-from tests.engine.profile import EngineProfile
 from tests.engine.service import ServiceSettings
 from tests.support.calls import BODY, LABELS, TICKET, ask, attempt_at, client_of
 from tests.support.wait import wait_until, wait_until_async

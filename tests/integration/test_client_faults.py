@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from jobs.outcomes import Attempt, Symptom, Usage
+from scheduler.simulation.engine.profile import EngineProfile
 from tests.engine.faults import KINDS, Fault, Rule
 from tests.engine.process import EngineThread
-from tests.engine.profile import EngineProfile
 from tests.support.calls import ask, attempt_at, client_of
 from tests.support.wait import wait_until
 from workers.detail import DETAIL_CHARS

@@ -16,10 +16,10 @@ import openai
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from scheduler.simulation.engine.profile import EngineProfile
 from tests.engine.answer import AnswerSettings, expected_label, label_answer, ticket_hash
 from tests.engine.log import decode
 from tests.engine.process import CHECKOUT, EngineProcess, EngineThread
-from tests.engine.profile import EngineProfile
 from tests.engine.service import ServiceSettings
 from tests.support.engines import (
     LABELS,

@@ -18,10 +18,10 @@ from jobs.store import events
 from jobs.store.database import Database
 from scheduler.capacity import Amount
 from scheduler.permit import Ask, Reason, Refusal
+from scheduler.simulation.engine.profile import EngineProfile
 from tests.engine.answer import ticket_hash
 from tests.engine.faults import KINDS, Fault, Rule
 from tests.engine.process import EngineThread
-from tests.engine.profile import EngineProfile
 from tests.support.aftermath import Aftermath, aftermath, answered, calls
 from tests.support.redis_watch import RedisWatch
 from tests.support.shift import POLICY, POOL, SPEC, Shift, at_work, play, pool_settings, with_spec

@@ -11,8 +11,8 @@ from jobs.store import batches, claims
 from jobs.store.database import Database
 from scheduler.capacity import Amount
 from scheduler.permit import PublishedLimit
+from scheduler.simulation.engine.profile import EngineProfile
 from tests.engine.process import EngineThread
-from tests.engine.profile import EngineProfile
 from tests.support.shift import LABELS, POOL, Shift, at_work, is_done, play, submit
 from tests.support.valkey import ValkeyServer
 from tests.support.wait import wait_until_async

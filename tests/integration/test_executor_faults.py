@@ -15,8 +15,8 @@ from jobs.store import batches, claims
 from jobs.store.database import Database
 from jobs.tables import batches as batches_table
 from scheduler.capacity import Amount
+from scheduler.simulation.engine.profile import EngineProfile
 from tests.engine.process import EngineThread
-from tests.engine.profile import EngineProfile
 from tests.support import store
 from tests.support.aftermath import aftermath
 from tests.support.shift import Shift, at_work, play, submit

@@ -12,9 +12,9 @@ from jobs.store import claims
 from jobs.store.database import Database
 from scheduler.capacity import Amount
 from scheduler.permit import Ask, Kind, Permit, PublishedLimit, Refusal
+from scheduler.simulation.engine.profile import EngineProfile
 from tests.engine.log import LogRow
 from tests.engine.process import EngineThread
-from tests.engine.profile import EngineProfile
 from tests.support.shift import POOL, Shift, at_work, play
 from tests.support.store import assert_consistent, job_rows
 from tests.support.valkey import ValkeyServer

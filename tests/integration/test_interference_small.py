@@ -2,9 +2,9 @@
 
 import pytest
 
+from tests.simulation.chats import TABLE_SHAPES
 from tests.simulation.rows import ALONE, OURS, Night, play
-from tests.simulation.shapes import TABLE_SHAPES
-from tests.simulation.site import MIDDLE
+from tests.simulation.sites import MIDDLE
 from tests.simulation.table import Table, render
 
 ROWS = (ALONE, "cap 1", "cap 2", "cap 4", "cap 8", OURS)

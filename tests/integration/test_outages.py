@@ -24,10 +24,10 @@ from jobs.states import BatchState
 from jobs.store import batches, clock, events
 from jobs.store.database import Database
 from scheduler.permit import PublishedLimit
+from scheduler.simulation.engine.profile import EngineProfile
 from tests.engine.answer import ticket_hash
 from tests.engine.log import decode
 from tests.engine.process import EngineProcess, EngineThread
-from tests.engine.profile import EngineProfile
 from tests.support.aftermath import aftermath, answered, symptoms
 from tests.support.databases import PostgreSQL
 from tests.support.shift import POOL, SPEC, Shift, at_work, play, pool_settings, with_spec

@@ -11,9 +11,9 @@ import pytest
 from jobs.store import events
 from jobs.store.database import Database
 from scheduler.permit import Ask, Kind, Permit, PublishedLimit
+from scheduler.simulation.engine.profile import EngineProfile
 from tests.engine.faults import Fault, Rule
 from tests.engine.process import EngineThread
-from tests.engine.profile import EngineProfile
 from tests.support.aftermath import aftermath, answered
 from tests.support.several_pools import PoolsShift, at_several_pools
 from tests.support.shift import POLICY, POOL, play

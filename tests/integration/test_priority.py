@@ -9,9 +9,9 @@ import pytest
 
 from jobs.outcomes import Attempt, Symptom
 from jobs.store.database import Database
+from scheduler.simulation.engine.profile import EngineProfile
 from tests.engine.faults import Fault, Rule
 from tests.engine.process import EngineThread
-from tests.engine.profile import EngineProfile
 from tests.support.aftermath import aftermath
 from tests.support.calls import ask
 from tests.support.canned import STREAM_HEAD, CannedServer, framed

@@ -16,9 +16,9 @@ import pytest
 from scheduler.ledger import Ledger
 from scheduler.permit import Ask, Kind, Permit
 from scheduler.pools import capacity_of
+from scheduler.simulation.engine.profile import EngineProfile
 from tests.engine.answer import AnswerSettings
 from tests.engine.process import EngineThread
-from tests.engine.profile import EngineProfile
 from tests.engine.service import ServiceSettings
 from tests.support.gateways import running, snapshot
 from tests.support.valkey import ValkeyServer

@@ -14,8 +14,8 @@ from scheduler.pools import capacity_of
 from scheduler.signals.load import Load
 from scheduler.signals.poll import STALE_SECONDS
 from scheduler.signals.sources import PoolSignals
+from scheduler.simulation.engine.profile import EngineProfile
 from tests.engine.process import EngineHandle, EngineProcess, EngineThread
-from tests.engine.profile import EngineProfile
 from tests.support.balancer import Balancer
 from tests.support.canned import CannedServer, whole
 from tests.support.engines import chat_body, start

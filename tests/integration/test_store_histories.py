@@ -12,7 +12,17 @@ from jobs.states import BatchState, JobState
 from jobs.store import batches, claims, finishes
 from jobs.store.database import Database
 from jobs.tables import metadata
-from tests.support.store import LEASE_SECONDS, START, ManualClock, assert_consistent, attempt, claim, submit, ticket
+from tests.support.store import (
+    LEASE_SECONDS,
+    START,
+    ManualClock,
+    assert_consistent,
+    assert_texts_are_counted,
+    attempt,
+    claim,
+    submit,
+    ticket,
+)
 from tickets_batch.errors import UserError
 
 DEADLINE = START + timedelta(seconds=200)
@@ -102,7 +112,7 @@ class History:
     def submit(self, count: int, changes: bool) -> None:
         model = self.model
         version = max((known.text for known in model.jobs.values()), default=0) + int(changes)
-        rows = [ticket(n, f"text {version}" if n % 3 == 0 else "text", priority=n % 2) for n in range(count)]
+        rows = [ticket(n, "text" + "é" * version if n % 3 == 0 else "text", priority=n % 2) for n in range(count)]
         try:
             done = submit(self.db, rows, update=True, deadline_at=model.clock() + timedelta(seconds=200))
         except UserError:
@@ -258,6 +268,8 @@ class History:
         counted = {state: len(self.model.ids(state)) for state in JobState}
         assert shown.state is self.model.state
         assert {state: getattr(shown, state.value) for state in JobState} == counted
+        with self.db.read() as connection:
+            assert_texts_are_counted(connection)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -6,18 +6,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import insert, inspect, text
+from sqlalchemy import func, insert, inspect, select, text
 from sqlalchemy.exc import IntegrityError
 
-from jobs.store import schema
+from jobs.store import batches, schema
 from jobs.store.database import Database
-from jobs.tables import jobs, metadata
+from jobs.tables import attempts, jobs, metadata, results, tickets
 from tests.support.databases import PostgreSQL
-from tests.support.store import claim, submit
+from tests.support.store import assert_texts_are_counted, claim, submit
 from tickets_batch.errors import UserError
 
 
@@ -127,6 +128,58 @@ def test_an_upgrade_of_a_current_database_keeps_what_is_in_it(database: Database
     assert len(claim(database, batch)) == 3
 
 
+def at_version(url: str, version: str) -> Database:
+    """A database as an earlier program left it."""
+    db = Database.open(url)
+    with db.begin() as connection:
+        config = Config()
+        config.set_main_option("script_location", "migrations:")
+        config.attributes["connection"] = connection
+        command.upgrade(config, version)
+    return db
+
+
+FIRST_TABLES = (
+    "INSERT INTO batches (id, zone, source_key, date_key, sequence, source, spec, spec_hash, model, pools, state,"
+    " created_at, finished_at, total, pending, running, succeeded) VALUES"
+    " ('open', 'UTC', 'a', 'all', 1, 'a.csv', '{}', 'x', 'm', '[]', 'running', :now, NULL, 3, 1, 1, 1),"
+    " ('over', 'UTC', 'b', 'all', 1, 'b.csv', '{}', 'x', 'm', '[]', 'completed', :now, :now, 1, 0, 0, 1)",
+    "INSERT INTO jobs (id, batch_id, custom_id, answer_key, state, priority, lease_token, lease_expires_at,"
+    " finished_at) VALUES (1, 'open', 'a', 'k', 'pending', 0, NULL, NULL, NULL),"
+    " (2, 'open', 'b', 'k', 'running', 0, 't', :now, NULL), (3, 'open', 'c', 'k', 'succeeded', 0, NULL, NULL, :now),"
+    " (4, 'over', 'd', 'k', 'succeeded', 0, NULL, NULL, :now)",
+    "INSERT INTO tickets (job_id, subject, body) VALUES"
+    " (1, 'Grüße', '你好'), (2, '', 'abc'), (3, 's', 'done'), (4, 's', 'done')",
+    "INSERT INTO attempts (job_id, number, pool, model, started_at, seconds, prompt_tokens, completion_tokens, outcome,"
+    " detail) VALUES (3, 1, 'gpu', 'm', :now, 1, 5, 1, 'succeeded', '')",
+    "INSERT INTO results (job_id, label, model, prompt_tokens, completion_tokens) VALUES (3, 'billing', 'm', 5, 1)",
+)
+
+
+def test_an_upgrade_of_the_first_tables_keeps_every_row_and_counts_its_text(bare_url: Callable[[str], str]) -> None:
+    db = at_version(bare_url("first"), "0001")
+    with db.begin() as connection:
+        for statement in FIRST_TABLES:
+            connection.execute(text(statement.replace(":now", "'2026-11-30 22:00:00+00:00'")))
+
+    schema.upgrade(bare_url("first"))
+
+    with db.read() as connection:
+        assert list(connection.execute(select(jobs.c.id, jobs.c.text_bytes).order_by(jobs.c.id))) == [
+            (1, 13),  # 7 and 6 bytes, of 5 and 2 characters
+            (2, 3),
+            (3, 5),
+            (4, 5),
+        ]
+        assert_texts_are_counted(connection)
+        for table, rows in ((tickets, 4), (attempts, 1), (results, 1)):
+            assert connection.execute(select(func.count()).select_from(table)).scalar_one() == rows
+    left = {batch.id: batch.text_bytes_left for batch in batches.newest_first(db)}
+    assert left == {"open": 16, "over": 0}
+    assert [job.custom_id for job in claim(db, "open")] == ["a"]
+    db.dispose()
+
+
 def test_upgrades_at_once_make_the_tables_once(bare_url: Callable[[str], str]) -> None:
     url = bare_url("contended")
     failures: list[BaseException] = []
@@ -166,6 +219,7 @@ def test_upgrades_at_once_make_the_tables_once(bare_url: Callable[[str], str]) -
         "UPDATE batches SET pending = pending - 1",
         "UPDATE batches SET pending = pending + 1, failed = failed - 1",
         "UPDATE batches SET wasted_tokens = -1",
+        "UPDATE batches SET text_bytes_left = -1",
         "UPDATE batches SET blocked = 'no key'",
         "UPDATE batches SET loader_token = 'x'",
         "INSERT INTO tickets (job_id, subject, body) VALUES (999, '', '')",
@@ -182,6 +236,6 @@ def test_a_ticket_is_in_its_batch_once_and_in_other_batches_too(database: Databa
     batch = submit(database, 1).batch_id
     submit(database, 1, source_key="other")
 
-    row = {"batch_id": batch, "custom_id": "t-0", "answer_key": "", "state": "pending", "priority": 0}
+    row = {"batch_id": batch, "custom_id": "t-0", "answer_key": "", "state": "pending", "priority": 0, "text_bytes": 0}
     with pytest.raises(IntegrityError), database.begin() as connection:
         connection.execute(insert(jobs), row)

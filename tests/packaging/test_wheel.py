@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from scheduler.simulation.engine.profile import EngineProfile
 from tests.engine.process import EngineThread
-from tests.engine.profile import EngineProfile
 from tests.support.bare import BareEnvironment
 from tests.support.night import CHECKOUT, Night
 from tests.support.requirements import is_needed

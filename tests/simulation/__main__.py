@@ -8,10 +8,11 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from tests.simulation.shapes import SHAPES, TABLE_SHAPES
-from tests.simulation.site import DOOR_SECONDS, SITES
+from scheduler.simulation.site import DOOR_SECONDS
+from scheduler.simulation.tickets import KINDS
+from tests.simulation.chats import SHAPES, TABLE_SHAPES
+from tests.simulation.sites import SITES
 from tests.simulation.table import GROUPS, make_tables, render
-from tests.simulation.tickets import KINDS
 
 
 def main() -> None:

@@ -11,10 +11,10 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 from scheduler.capacity import NOTHING, Amount
+from scheduler.simulation.shapes import Arrival
+from scheduler.simulation.tickets import Ticket
+from scheduler.simulation.world import Chat, Flight, World
 from tests.simulation.peers import Door, amount_of
-from tests.simulation.shapes import Arrival
-from tests.simulation.tickets import Ticket
-from tests.simulation.world import Chat, Flight, World
 
 USUAL_FILL = 0.7  # of the slots are decoding in a step
 PREFILL_SECONDS = 0.04  # of its own prompts may be on their way to a first token, or one ticket

@@ -17,18 +17,22 @@ ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".cache" / "simulation"
 PROCESSES = 2
 PEER_SOURCES = (
-    "tests/engine/core.py",
-    "tests/engine/profile.py",
-    "tests/engine/queue.py",
-    "tests/engine/request.py",
-    "tests/engine/sequence.py",
+    "scheduler/simulation/engine/core.py",
+    "scheduler/simulation/engine/profile.py",
+    "scheduler/simulation/engine/queue.py",
+    "scheduler/simulation/engine/request.py",
+    "scheduler/simulation/engine/sequence.py",
+    "scheduler/simulation/shapes.py",
+    "scheduler/simulation/site.py",
+    "scheduler/simulation/tickets.py",
+    "scheduler/simulation/trace.py",
+    "scheduler/simulation/world.py",
+    "tests/simulation/chats.py",
     "tests/simulation/clairvoyant.py",
+    "tests/simulation/occupancy.py",
     "tests/simulation/peers.py",
     "tests/simulation/rows.py",
-    "tests/simulation/shapes.py",
-    "tests/simulation/tickets.py",
-    "tests/simulation/world.py",
-    "tests/simulation/occupancy.py",
+    "tests/simulation/sites.py",
 )
 CONSTANT = tuple[str, str, Any]  # module, name, value
 

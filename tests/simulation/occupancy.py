@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from itertools import cycle
 
-from tests.engine.core import EngineCore
-from tests.engine.request import Finished, Request
-from tests.simulation.shapes import Arrival
-from tests.simulation.site import Site
+from scheduler.simulation.engine.core import EngineCore
+from scheduler.simulation.engine.request import Finished, Request
+from scheduler.simulation.shapes import Arrival
+from scheduler.simulation.site import Site
 
 
 def share_used(site: Site, chat: Sequence[Arrival]) -> float:

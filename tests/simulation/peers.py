@@ -1,7 +1,7 @@
 """The opponents: fixed numbers of tickets in flight, with and without the engine's own priority."""
 
 from scheduler.capacity import NOTHING, Amount
-from tests.simulation.world import Chat, Policy, World
+from scheduler.simulation.world import Chat, Policy, World
 
 
 class Door(Policy):

@@ -4,13 +4,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from statistics import fmean
 
+from scheduler.simulation.admission import Admission
+from scheduler.simulation.site import Site
+from scheduler.simulation.tickets import TicketQueue, endless
+from scheduler.simulation.world import Policy, Tally, World
+from tests.simulation.chats import SHAPES
 from tests.simulation.clairvoyant import SPARES, Clairvoyant
-from tests.simulation.ours import Ours
 from tests.simulation.peers import FixedCap
-from tests.simulation.shapes import SHAPES
-from tests.simulation.site import Site
-from tests.simulation.tickets import TicketQueue
-from tests.simulation.world import Policy, Tally, World
 
 ALONE = "chat alone"
 NO_GATE = "no gate"
@@ -69,12 +69,12 @@ def play(night: Night) -> Result:
     elif night.row in (NO_GATE, ENGINE_PRIORITY):
         policy = FixedCap(2 * site.slots, priority=1)
     elif night.row in (OURS, OURS_PRIORITY):
-        policy = Ours(priority=1, seed=night.seed)
+        policy = Admission(priority=1, seed=night.seed)
     elif night.row.startswith(CLAIRVOYANT):
         policy = Clairvoyant(chat, int(night.row.removeprefix(CLAIRVOYANT)))
     else:
         policy = FixedCap(int(night.row.removeprefix(CAP)))
-    world = World(site, chat, TicketQueue(night.kind, night.seed), policy, night.seconds)
+    world = World(site, chat, TicketQueue(endless(night.kind, night.seed)), policy, night.seconds)
     return _result(world.run(), night.seconds)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from scheduler.simulation.site import Site
 from tests.simulation.frontier import Frontier, Point
 from tests.simulation.nights import CONSTANT, play_all
 from tests.simulation.rows import (
@@ -19,7 +20,6 @@ from tests.simulation.rows import (
     mean,
     spares,
 )
-from tests.simulation.site import Site
 
 GROUPS = ("none", "caps", "priority", "clairvoyant", "ours", "ours-priority")
 

@@ -16,7 +16,7 @@ from typing import Self
 
 import httpx2
 
-from tests.simulation.shapes import Arrival
+from scheduler.simulation.shapes import Arrival
 from tests.support.wait import wait_until
 
 PATIENCE_SECONDS = 30.0  # for a whole answer: whoever waits longer hangs

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from scheduler.simulation.engine.profile import EngineProfile
 from tests.engine.process import EngineThread
-from tests.engine.profile import EngineProfile
 from tests.support.engines import SLOW
 
 

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import openai
 
+from scheduler.simulation.engine.profile import EngineProfile
 from tests.engine.process import EngineHandle
-from tests.engine.profile import EngineProfile
 
 T = TypeVar("T")
 LABELS = ["billing", "shipping", "technical", "account", "Größe"]

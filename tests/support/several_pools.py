@@ -54,7 +54,7 @@ async def at_several_pools(
         gate.open()
         client = ModelClient(pool, at_once=20)
         endpoints[name] = Endpoint(pool, client, gate, EndpointHealth(clock.monotonic))
-    executor = Executor(db, endpoints, POLICY, "worker-1", 15.0, clock.monotonic)
+    executor = Executor(db, endpoints, POLICY, "worker-1", 15.0, clock.monotonic, deadline_grace_seconds=2.0)
     executor.open()
     first = next(iter(engines))
     try:

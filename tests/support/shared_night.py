@@ -9,11 +9,11 @@ from jobs.prompt import build_messages
 from jobs.spec import ClassificationSpec
 from scheduler.capacity import Amount
 from scheduler.pools import capacity_of, found_ledgers
+from scheduler.simulation.site import Site
+from scheduler.simulation.tickets import Ticket
 from scheduler.snapshot import Snapshot
 from tests.engine.log import LogRow
 from tests.engine.process import EngineHandle
-from tests.simulation.site import Site
-from tests.simulation.tickets import Ticket
 from tests.support.command import Command
 from tests.support.gateways import LISTENS, snapshot
 from tests.support.night import LABELS, Night

@@ -109,6 +109,7 @@ async def at_work(
     batch_id: str | None = None,
     lease_seconds: float = 15.0,
     permit_lease_seconds: float = LEASE_SECONDS,
+    grace_seconds: float = 2.0,
     **changes: Any,
 ) -> AsyncIterator[Shift]:
     """A submitted batch and an executor on it; whatever happens, it ends as a stopped worker does.
@@ -123,7 +124,7 @@ async def at_work(
     gate = Gate(Ledger.connect(valkey.url, "gpu", POOL, permit_lease_seconds), settings.engine)
     gate.open()
     endpoint = Endpoint(settings, ModelClient(settings, at_once=20), gate)
-    executor = Executor(db, {"gpu": endpoint}, POLICY, worker, lease_seconds)
+    executor = Executor(db, {"gpu": endpoint}, POLICY, worker, lease_seconds, deadline_grace_seconds=grace_seconds)
     executor.open()
     try:
         yield Shift(db, ledger, executor, endpoint, batch_id)

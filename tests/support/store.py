@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import case, func, select
+from sqlalchemy import Connection, case, func, select
 
 from jobs.job import Finish, Job
 from jobs.outcomes import Attempt, Outcome, Succeeded, Symptom, Usage
@@ -99,6 +99,23 @@ def count_rows(db: Database, table: Any) -> int:
         return int(connection.execute(select(func.count()).select_from(table)).scalar_one())
 
 
+def assert_texts_are_counted(connection: Connection) -> None:
+    """Each job has the length of its text, and each batch that of the texts that are not done."""
+    written = select(tickets.c.subject, tickets.c.body, jobs.c.text_bytes).join(jobs, jobs.c.id == tickets.c.job_id)
+    for subject, body, text_bytes in connection.execute(written):
+        assert text_bytes == len(f"{subject}{body}".encode())
+    is_left = jobs.c.state.in_([JobState.PENDING.value, JobState.RUNNING.value])
+    left = (
+        select(func.coalesce(func.sum(jobs.c.text_bytes), 0))
+        .where(jobs.c.batch_id == batches_table.c.id, is_left)
+        .scalar_subquery()
+    )
+    for batch_id, kept, counted in connection.execute(
+        select(batches_table.c.id, batches_table.c.text_bytes_left, left)
+    ):
+        assert kept == counted, f"bytes left of {batch_id}"
+
+
 def assert_consistent(db: Database) -> None:
     """Counters are what a recount gives, a batch has ended exactly when its jobs have, and each row has its fellows."""
     with db.read() as connection:
@@ -118,6 +135,7 @@ def assert_consistent(db: Database) -> None:
             if counted.total:
                 bounds = connection.execute(select(func.min(jobs.c.id), func.max(jobs.c.id)).where(of_batch)).one()
                 assert (batch.first_job_id, batch.last_job_id) == tuple(bounds), f"id range of {batch.id}"
+        assert_texts_are_counted(connection)
         answered = select(results.c.job_id).where(results.c.label.is_not(None))
         succeeded = select(jobs.c.id).where(jobs.c.state == JobState.SUCCEEDED.value)
         assert set(connection.execute(answered).scalars()) == set(connection.execute(succeeded).scalars())

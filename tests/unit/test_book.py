@@ -408,3 +408,46 @@ class TestWhatIsTold:
         ledger.register(Permit("chat", Kind.INTERACTIVE, SMALL), 0)
         seen = ledger.snapshot(0)
         assert (seen.arrivals, seen.interactive_waiting, seen.interactive.slots) == (0, 0, 1)
+
+
+class TestVersion:
+    """It is another one after anything by which batch may find room, and only then."""
+
+    def test_asking_in_vain_and_waiting_change_nothing(self) -> None:
+        ledger = book(limit=Amount(2, 6_000))
+        take(ledger, Kind.BATCH, 2)
+        before = ledger.version(0)
+        assert refusal(ledger, Kind.BATCH, now_ms=10) is Reason.LIMIT
+        assert ledger.version(20) == before
+
+    @pytest.mark.parametrize("verb", ["release", "drain", "settle", "first_token", "publish", "observe", "chat"])
+    def test_each_verb_that_may_give_room_changes_it(self, verb: str) -> None:
+        ledger = book()
+        token = take(ledger, Kind.BATCH, 1)[0]
+        before = ledger.version(0)
+        match verb:
+            case "release":
+                ledger.release(token, 0)
+            case "drain":
+                ledger.drain(token, 300, 0)
+            case "settle":
+                ledger.settle(token, 10, 0)
+            case "first_token":
+                ledger.first_token(token, 0)
+            case "publish":
+                ledger.publish(PublishedLimit(POOL.floor, 1), 1_000, 1, 0)
+            case "observe":
+                ledger.observe(Amount(1, 100), 1_000, 0)
+            case "chat":
+                take(ledger, Kind.INTERACTIVE, 1)
+        assert ledger.version(0) != before
+
+    def test_so_does_the_end_of_a_lease_of_a_limit_of_a_reading_and_of_a_pause(self) -> None:
+        ledger = Book(POOL, LEASE_MS, settled_at_ms=100)
+        ledger.pause(200, 0)
+        ledger.observe(Amount(1, 100), 300, 0)
+        ledger.publish(PublishedLimit(POOL.most_batch, 60_000), 400, 1, 0)
+        take(ledger, Kind.INTERACTIVE, 1)
+        versions = [ledger.version(now_ms) for now_ms in (0, 99, 100, 200, 300, 400, LEASE_MS)]
+        assert versions[0] == versions[1]
+        assert len(set(versions)) == 6

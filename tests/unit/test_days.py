@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.days import Day, business_day, day_of, first_instant, next_occurrence
+from jobs.days import Day, business_day, day_of, first_instant, next_occurrence, occurrence
 from tickets_batch.errors import UserError
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -195,3 +195,48 @@ def test_a_text_that_is_no_time_of_day_is_refused(text: str) -> None:
 
 def test_the_first_instant_of_a_time_that_exists_once_is_that_time() -> None:
     assert first_instant(date(2026, 7, 1), time(7), BERLIN) == utc("2026-07-01 05:00")
+
+
+@pytest.mark.parametrize(
+    ("zone", "clock_time", "now", "at", "odd"),
+    [
+        ("Europe/Berlin", "07:00", "2026-03-28 22:00", "2026-03-29 05:00", None),
+        ("Europe/Berlin", "02:00", "2026-03-28 22:00", "2026-03-29 01:00", "skipped"),
+        ("Europe/Berlin", "02:59", "2026-03-28 22:00", "2026-03-29 01:00", "skipped"),
+        ("Europe/Berlin", "03:00", "2026-03-28 22:00", "2026-03-29 01:00", None),
+        ("Europe/Berlin", "01:59", "2026-10-24 22:00", "2026-10-24 23:59", None),
+        ("Europe/Berlin", "02:00", "2026-10-24 22:00", "2026-10-25 00:00", "doubled"),
+        ("Europe/Berlin", "02:59", "2026-10-24 22:00", "2026-10-25 00:59", "doubled"),
+        ("Europe/Berlin", "03:00", "2026-10-24 22:00", "2026-10-25 02:00", None),
+        ("Europe/Berlin", "02:30", "2026-10-25 00:30", "2026-10-26 01:30", "second left"),
+        ("Europe/Berlin", "02:30", "2026-10-25 01:29", "2026-10-26 01:30", "second left"),
+        ("Europe/Berlin", "02:30", "2026-10-25 01:30", "2026-10-26 01:30", None),
+        ("America/New_York", "07:00", "2026-03-08 04:00", "2026-03-08 11:00", None),
+        ("America/New_York", "02:30", "2026-03-08 04:00", "2026-03-08 07:00", "skipped"),
+        ("America/New_York", "01:30", "2026-11-01 04:00", "2026-11-01 05:30", "doubled"),
+        ("America/New_York", "07:00", "2026-11-01 04:00", "2026-11-01 12:00", None),
+        ("Australia/Lord_Howe", "02:15", "2026-10-03 12:00", "2026-10-03 15:30", "skipped"),
+        ("Australia/Lord_Howe", "02:30", "2026-10-03 12:00", "2026-10-03 15:30", None),
+        ("Australia/Lord_Howe", "01:45", "2026-04-04 12:00", "2026-04-04 14:45", "doubled"),
+        ("Australia/Lord_Howe", "01:29", "2026-04-04 12:00", "2026-04-04 14:29", None),
+        ("Asia/Kolkata", "02:30", "2026-03-28 20:00", "2026-03-28 21:00", None),
+        ("Asia/Kolkata", "02:30", "2026-10-24 20:00", "2026-10-24 21:00", None),
+        ("Africa/Cairo", "00:00", "2026-04-23 12:00", "2026-04-23 22:00", "skipped"),
+        ("Africa/Cairo", "00:59", "2026-04-23 12:00", "2026-04-23 22:00", "skipped"),
+        ("Africa/Cairo", "01:00", "2026-04-23 12:00", "2026-04-23 22:00", None),
+        ("Africa/Cairo", "07:00", "2026-04-23 20:00", "2026-04-24 04:00", None),
+        ("Africa/Cairo", "23:30", "2026-10-29 12:00", "2026-10-29 20:30", "doubled"),
+        ("Africa/Cairo", "00:00", "2026-10-29 12:00", "2026-10-29 22:00", None),
+        ("Africa/Cairo", "07:00", "2026-10-29 12:00", "2026-10-30 05:00", None),
+        ("Pacific/Apia", "07:00", "2011-12-29 18:00", "2011-12-30 10:00", "skipped"),
+    ],
+)
+def test_what_is_odd_about_a_time_is_known(zone: str, clock_time: str, now: str, at: str, odd: str | None) -> None:
+    found = occurrence(clock_time, ZoneInfo(zone), utc(now))
+    assert found.at == utc(at)
+    named = {"skipped": found.is_skipped, "doubled": found.is_doubled, "second left": found.is_second_left}
+    assert [name for name, is_so in named.items() if is_so] == ([odd] if odd else [])
+
+
+def test_the_day_of_a_skipped_midnight_is_the_day_that_begins_without_it() -> None:
+    assert occurrence("00:00", ZoneInfo("Africa/Cairo"), utc("2026-04-23 12:00")).day == date(2026, 4, 24)

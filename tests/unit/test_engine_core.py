@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.engine.core import EngineCore, EngineProfile, Request
-from tests.engine.request import Aborted, Event, Finished, FirstToken, Stall, Token
+from scheduler.simulation.engine.core import EngineCore, EngineProfile, Request
+from scheduler.simulation.engine.request import Aborted, Event, Finished, FirstToken, Stall, Token
 
 PLAIN = EngineProfile(
     slots=2,

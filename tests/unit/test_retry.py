@@ -15,8 +15,8 @@ POLICY = RetryPolicy(attempts=5, base_seconds=1.0, cap_seconds=60.0, retry_after
 SPENDING = {Symptom.TIMED_OUT, Symptom.DISCONNECTED, Symptom.SERVER_ERROR, Symptom.INVALID_OUTPUT}
 
 
-def a_job(attempts: int = 0, requeues: int = 0, truncated: bool = False) -> Job:
-    return Job(1, "b1", "T-1", "Subject", "Body", attempts, requeues, truncated, "lease", NOW)
+def a_job(attempts: int = 0, requeues: int = 0, truncated: bool = False, yields: int = 0) -> Job:
+    return Job(1, "b1", "T-1", "Subject", "Body", attempts, requeues, yields, truncated, "lease", NOW)
 
 
 def an_attempt(symptom: Symptom | None, retry_after_seconds: float | None = None, detail: str = "detail") -> Attempt:
@@ -209,3 +209,13 @@ def test_no_job_goes_round_for_ever_on_what_spends_attempts(
 def test_the_backoff_is_any_part_of_a_doubling_ceiling(tries: int, jitter: float) -> None:
     ceiling = min(60.0, 2.0 ** min(tries, 10))
     assert POLICY.backoff_seconds(tries, jitter) == pytest.approx(jitter * ceiling)
+
+
+@pytest.mark.parametrize("symptom", [Symptom.OVERLOADED, Symptom.UNREACHABLE, Symptom.SERVER_ERROR])
+def test_that_users_came_first_makes_no_rest_longer(symptom: Symptom) -> None:
+    often_yielded = outcome(symptom, a_job(requeues=12, yields=10), endpoint_failing=True, jitter=0.5)
+    assert isinstance(often_yielded, Requeued)
+    assert often_yielded.delay_seconds == 0.5 * 2**2
+    kept_its_place = outcome(symptom, a_job(requeues=0, yields=3), endpoint_failing=True, jitter=0.5)
+    assert isinstance(kept_its_place, Requeued)
+    assert kept_its_place.delay_seconds == 0.5

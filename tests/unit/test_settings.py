@@ -90,6 +90,20 @@ class TestTheFile:
         assert settings.pool == ()
         assert settings.effective_database_url == f"sqlite:///{clean_place}/.tickets-batch/tickets-batch.db"
 
+    def test_what_may_be_said_of_a_night(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("HOOK", "https://h/key")
+        settings = load(
+            written(
+                SAMPLE.replace('engine = "vllm"', "cost_per_hour = 2")
+                + "[alert]\nwebhook = { env = 'HOOK' }\n[scheduler]\nmetrics_listen = '127.0.0.1:9102'\n"
+            )
+        )
+        assert settings.pool[0].cost_per_hour == 2.0
+        assert settings.alert.webhook is not None
+        assert settings.alert.webhook.reveal() == "https://h/key"
+        assert settings.scheduler.metrics_listen == "127.0.0.1:9102"
+        assert settings.deadline_grace_seconds == 2.0
+
     def test_the_file_is_found_by_name_by_variable_and_by_place(self, monkeypatch: pytest.MonkeyPatch) -> None:
         written('timezone = "Europe/Rome"')
         named = written('timezone = "Europe/Paris"', Path("named.toml"))
@@ -262,6 +276,31 @@ class TestWhatIsRefused:
             ('path = "exports|url = "sqlite:///x" #', "source: url and query go together"),
             ('path = "exports|query = "q"\nurl = "sqlite:///x"\npath = "exports', "source: give either path, or url"),
             ('columns = { id = "Ticket ID"|columns = { ids = "Ticket ID"', "source.columns.ids is not a setting"),
+            (
+                "[classification]|urgent = { column = 'P', values = [] }\n[classification]",
+                'source.urgent.values: a list of texts, as in ["urgent", "high"]',
+            ),
+            (
+                "[classification]|urgent = { column = 'P', values = 'high' }\n[classification]",
+                'source.urgent.values = "high": a list of texts, as in ["urgent", "high"]',
+            ),
+            (
+                'created_at = "Created at" }|created_at = "Created at", priority = "P" }\n'
+                "urgent = { column = 'P', values = ['high'] }",
+                "source: give either columns.priority, or urgent, not both",
+            ),
+            ('engine = "vllm"|cost_per_hour = -1', "pool.0.cost_per_hour = -1: input should be greater"),
+            ('engine = "vllm"|cost_per_hour = inf', "pool.0.cost_per_hour = inf: "),
+            (
+                "[gateway]|[alert]\nwebhook = 'https://h/x'\n[gateway]",
+                "alert.webhook: only a reference to the URL: { env",
+            ),
+            (
+                "[gateway]|[scheduler]\nmetrics_listen = 9102\n[gateway]",
+                'scheduler.metrics_listen = 9102: HOST:PORT, as in "127.0.0.1:9102"',
+            ),
+            ('deadline = "07:00"|deadline_grace_seconds = -1', "deadline_grace_seconds = -1: input should be greater"),
+            ('deadline = "07:00"|deadline_grace_seconds = 301', "deadline_grace_seconds = 301: input should be less"),
             ('listen = "127.0.0.1:8090"|listen = "8090"', 'gateway.listen = "8090": HOST:PORT, as in "127.0.0.1:8090"'),
         ],
     )

@@ -5,7 +5,7 @@ import pytest
 from tests.simulation.frontier import Frontier, Point
 from tests.simulation.nights import change_constants
 from tests.simulation.rows import ALONE, OURS, Result, caps
-from tests.simulation.site import LARGE, MIDDLE, SMALL
+from tests.simulation.sites import LARGE, MIDDLE, SMALL
 from tests.simulation.table import Table, render, row_names
 
 
@@ -65,5 +65,5 @@ def test_chat_alone_is_in_every_table() -> None:
 
 
 def test_a_constant_that_does_not_exist_is_an_error() -> None:
-    with pytest.raises(ValueError, match="ours has no TICK"):
-        change_constants([("tests.simulation.ours", "TICK", 1.0)])
+    with pytest.raises(ValueError, match="admission has no TICK"):
+        change_constants([("scheduler.simulation.admission", "TICK", 1.0)])

@@ -6,10 +6,12 @@ from fractions import Fraction
 
 import pytest
 
+from scheduler.simulation.shapes import Arrival, alternating, burst, overload, random_rates
+from scheduler.simulation.site import Site
+from scheduler.simulation.tickets import AHEAD, LONG, SHORT, TicketQueue, endless
+from tests.simulation.chats import SHAPES, trace
 from tests.simulation.occupancy import share_used
-from tests.simulation.shapes import SHAPES, Arrival, alternating, burst, overload, random_rates, trace
-from tests.simulation.site import MIDDLE, SITES, SMALL, Site
-from tests.simulation.tickets import AHEAD, LONG, SHORT, TicketQueue
+from tests.simulation.sites import MIDDLE, SITES, SMALL
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -69,7 +71,7 @@ def test_overload_is_more_than_the_engine_can_do() -> None:
 
 
 def test_an_endless_mix_is_half_and_half_even_where_the_small_pass_the_large() -> None:
-    queue, taken = TicketQueue("mix", 1), Counter[str]()
+    queue, taken = TicketQueue(endless("mix", 1)), Counter[str]()
     for _ in range(5000):
         ticket = queue.candidates()[-1]
         queue.take(ticket)
@@ -78,7 +80,7 @@ def test_an_endless_mix_is_half_and_half_even_where_the_small_pass_the_large() -
 
 
 def test_a_ticket_that_comes_back_stands_behind_those_that_wait() -> None:
-    queue = TicketQueue("short", 1)
+    queue = TicketQueue(endless("short", 1))
     queue.put_back(LONG)
     for _ in range(AHEAD):
         assert queue.candidates()[0] == SHORT

@@ -7,15 +7,16 @@ from itertools import pairwise
 import pytest
 
 from scheduler.capacity import Amount, PoolCapacity
-from scheduler.permit import Kind
+from scheduler.permit import Ask, Kind, Reason
+from scheduler.simulation.admission import Admission
+from scheduler.simulation.shapes import Arrival, alternating, burst, overload
+from scheduler.simulation.site import Site
+from scheduler.simulation.tickets import Ticket, TicketQueue, endless
+from scheduler.simulation.world import Chat, Flight, Policy, Tally, World
 from tests.simulation.clairvoyant import Clairvoyant
-from tests.simulation.ours import Ours
 from tests.simulation.peers import FixedCap
 from tests.simulation.rows import ALONE, ENGINE_PRIORITY, NO_GATE, OURS, OURS_PRIORITY, Night, Result, play
-from tests.simulation.shapes import Arrival, alternating, burst, overload
-from tests.simulation.site import LARGE, MIDDLE, REPLICAS, SITES, SMALL, Site
-from tests.simulation.tickets import Ticket, TicketQueue
-from tests.simulation.world import Chat, Flight, Policy, Tally, World
+from tests.simulation.sites import LARGE, MIDDLE, REPLICAS, SITES, SMALL
 
 SECONDS = 120.0
 
@@ -23,7 +24,7 @@ SECONDS = 120.0
 def night(
     policy: Policy, chat: list[Arrival], site: Site = MIDDLE, kind: str = "short", seconds: float = SECONDS
 ) -> Tally:
-    return World(site, chat, TicketQueue(kind, 1), policy, seconds).run()
+    return World(site, chat, TicketQueue(endless(kind, 1)), policy, seconds).run()
 
 
 def result(row: str, site: Site = MIDDLE, seconds: float = SECONDS) -> Result:
@@ -34,7 +35,7 @@ def result(row: str, site: Site = MIDDLE, seconds: float = SECONDS) -> Result:
 @pytest.mark.parametrize("kind", ["short", "mix"])
 def test_every_chat_request_is_answered_or_refused(site: Site, kind: str) -> None:
     chat = burst(site, 1, 30.0)
-    for policy in (FixedCap(8), Ours(), Clairvoyant(chat, 1)):
+    for policy in (FixedCap(8), Admission(), Clairvoyant(chat, 1)):
         tally = night(policy, chat, site, kind, 30.0)
         assert len(tally.ttfts_seconds) + tally.refused == len(chat)
         assert tally.tickets > 0
@@ -73,8 +74,8 @@ def test_a_cap_is_always_full_and_never_more() -> None:
     assert policy.most == 7
 
 
-class Checked(Ours):
-    """Ours, with the ledger held against the engines after every event."""
+class Checked(Admission):
+    """Admission, with the ledger held against the engines after every event."""
 
     most_over = 0
 
@@ -99,6 +100,32 @@ def test_the_ledger_counts_what_is_at_the_engines(shape: object, kind: str) -> N
     assert policy.most_over <= MIDDLE.capacity.floor.slots + 8  # drainers stand over it for a moment
 
 
+class Doubting(Admission):
+    """Asks again although nothing has changed since it was refused for want of room."""
+
+    asked = 0
+
+    def pump(self) -> None:
+        if self.book.version(self._now_ms()) == self._refused_in:
+            for ticket in self.world.tickets.candidates():
+                seconds = self._durations.predict(ticket.prompt_tokens, ticket.longest_output)
+                ask = Ask(ticket.prompt_tokens, ticket.longest_output, round(seconds * 1000))
+                refusal, _ = self.book.acquire("doubt", Kind.BATCH, ask, self._now_ms())
+                assert refusal is not None
+                assert refusal.reason in (Reason.LIMIT, Reason.PROTECTED)
+                self.asked += 1
+        super().pump()
+
+
+@pytest.mark.parametrize("shape", [alternating, burst, overload])
+def test_a_refusal_for_want_of_room_stands_until_the_ledger_changes(shape: object) -> None:
+    assert callable(shape)
+    doubting = Doubting()
+    tally = night(doubting, shape(MIDDLE, 1, SECONDS), kind="mix")
+    assert doubting.asked > 100
+    assert tally == night(Admission(), shape(MIDDLE, 1, SECONDS), kind="mix")
+
+
 class Withdrawing(FixedCap):
     """Starts one odd ticket, and closes it half a second later."""
 
@@ -112,7 +139,7 @@ class Withdrawing(FixedCap):
 
 
 def test_a_withdrawn_ticket_goes_back_to_the_queue_and_what_was_computed_is_wasted() -> None:
-    queue = TicketQueue("long", 1)
+    queue = TicketQueue(endless("long", 1))
     tally = World(MIDDLE, [], queue, Withdrawing(0), SECONDS).run()
     # 26 ms to its first token, then one in 20.15 ms: at half a second the 25th is under way.
     assert (tally.withdrawn, tally.wasted_tokens, tally.tickets) == (1, 100 + 25, 0)
@@ -121,7 +148,7 @@ def test_a_withdrawn_ticket_goes_back_to_the_queue_and_what_was_computed_is_wast
 
 
 def test_for_a_burst_long_tickets_are_withdrawn_and_go_within_a_step() -> None:
-    tally = night(Ours(), burst(MIDDLE, 1, SECONDS), kind="long")
+    tally = night(Admission(), burst(MIDDLE, 1, SECONDS), kind="long")
     assert tally.withdrawn > 0
     assert tally.wasted_tokens > 0
     assert tally.pull_backs
@@ -151,7 +178,7 @@ def test_a_refused_chat_request_knocks_for_a_moment_and_is_counted() -> None:
 
 def test_at_a_door_that_never_gives_up_nobody_is_refused() -> None:
     chat = overload(MIDDLE, 1, 20.0)
-    for policy in (FixedCap(8), Ours()):
+    for policy in (FixedCap(8), Admission()):
         tally = night(policy, chat, replace(MIDDLE, door_seconds=math.inf), seconds=20.0)
         assert tally.refused == 0
         assert len(tally.ttfts_seconds) == len(chat)
@@ -163,7 +190,7 @@ def test_every_row_has_the_same_door() -> None:
     capacity = PoolCapacity(Amount(20, 12_000), Amount(8, 5_000), Amount(2, 2_000))
     site = replace(MIDDLE, capacity=capacity)
     chat = [Arrival(1.0, 6000, 500), Arrival(1.1, 6000, 500)]
-    for policy in (FixedCap(2), Ours(), Clairvoyant(chat, 1)):
+    for policy in (FixedCap(2), Admission(), Clairvoyant(chat, 1)):
         assert night(policy, chat, site).refused == 1
 
 
@@ -193,7 +220,7 @@ def test_engine_priority_serves_chat_first_and_no_gate_does_not() -> None:
 def test_ours_with_engine_priority_asks_the_engine_for_it() -> None:
     priorities = set()
 
-    class Noted(Ours):
+    class Noted(Admission):
         def ticket_first_token(self, flight: Flight) -> None:
             super().ticket_first_token(flight)
             priorities.add(flight.id)

@@ -1,33 +1,12 @@
 """The database's time, carried forward by the monotonic clock."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
 from jobs.store.clock import REREAD_SECONDS, SETTLING_SECONDS, Clock
-
-START = datetime(2026, 11, 30, 22, 0, tzinfo=UTC)
-
-
-class World:
-    """A wall clock that can be stepped beside a monotonic one that cannot."""
-
-    def __init__(self) -> None:
-        self.wall, self.seconds, self.readings = START, 1_000.0, 0
-
-    def read(self) -> datetime:
-        self.readings += 1
-        return self.wall
-
-    def monotonic(self) -> float:
-        return self.seconds
-
-    def pass_seconds(self, seconds: float) -> None:
-        self.wall += timedelta(seconds=seconds)
-        self.seconds += seconds
-
-    def step(self, seconds: float) -> None:
-        self.wall += timedelta(seconds=seconds)
+from tests.support.stepping import World
+from tests.support.store import START
 
 
 @pytest.fixture
@@ -75,3 +54,57 @@ def test_drift_is_no_step(world: World, clock: Clock) -> None:
     world.pass_seconds(REREAD_SECONDS)
     clock.now()
     assert clock.is_settled
+
+
+class TestAtLeast:
+    """The time for what must not happen early."""
+
+    def test_without_a_step_it_is_the_time(self, world: World, clock: Clock) -> None:
+        assert clock.at_least() == START
+        world.pass_seconds(3 * REREAD_SECONDS)
+        assert clock.at_least() == clock.now() == START + timedelta(seconds=3 * REREAD_SECONDS)
+
+    def test_a_step_forward_counts_when_it_has_stood_for_a_while(self, world: World, clock: Clock) -> None:
+        clock.now()
+        world.step(3600)
+        world.pass_seconds(REREAD_SECONDS)
+        assert clock.now() == START + timedelta(seconds=3600 + REREAD_SECONDS)
+        assert clock.at_least() == START + timedelta(seconds=REREAD_SECONDS)
+        world.pass_seconds(SETTLING_SECONDS - 1)
+        assert clock.at_least() == START + timedelta(seconds=REREAD_SECONDS + SETTLING_SECONDS - 1)
+        world.pass_seconds(1)
+        assert clock.at_least() == clock.now() == START + timedelta(seconds=3600 + REREAD_SECONDS + SETTLING_SECONDS)
+
+    def test_a_step_back_counts_at_once(self, world: World, clock: Clock) -> None:
+        clock.now()
+        world.step(-3600)
+        world.pass_seconds(REREAD_SECONDS)
+        assert clock.at_least() == clock.now() == START + timedelta(seconds=REREAD_SECONDS - 3600)
+
+    def test_a_jump_there_and_back_was_never_there(self, world: World, clock: Clock) -> None:
+        clock.now()
+        passed = 0.0
+        for step in (3600, 3600, -7200, 0, 0):
+            world.step(step)
+            world.pass_seconds(REREAD_SECONDS)
+            passed += REREAD_SECONDS
+            assert clock.at_least() == START + timedelta(seconds=passed)
+        assert not clock.is_settled
+
+    def test_a_second_step_later_has_its_own_while(self, world: World, clock: Clock) -> None:
+        clock.now()
+        for number in range(2):
+            world.step(3600)
+            world.pass_seconds(REREAD_SECONDS)
+            assert clock.at_least() == clock.now() - timedelta(seconds=3600), number
+            world.pass_seconds(SETTLING_SECONDS)
+            assert clock.at_least() == clock.now()
+
+    def test_a_night_asleep_is_a_step(self, world: World, clock: Clock) -> None:
+        """In suspend the wall clock goes on and the monotonic one does not."""
+        clock.now()
+        world.step(8 * 3600)
+        world.pass_seconds(REREAD_SECONDS)
+        assert clock.at_least() == START + timedelta(seconds=REREAD_SECONDS)
+        world.pass_seconds(SETTLING_SECONDS)
+        assert clock.at_least() == START + timedelta(seconds=8 * 3600 + REREAD_SECONDS + SETTLING_SECONDS)

@@ -5,7 +5,7 @@ import click
 from tickets_batch.cli.database import opened
 from tickets_batch.cli.frame import BATCH_WORDS, Call, batch_argument, verb
 from tickets_batch.cli.text import counted
-from tickets_batch.cli.times import deadline_from, shown_instant
+from tickets_batch.cli.times import deadline_from, oddity, shown_instant
 
 
 @verb(epilog=BATCH_WORDS)
@@ -34,10 +34,13 @@ def retry_command(call: Call, batch: str, deadline: str | None) -> None:
     settings = call.settings()
     with opened(settings) as db:
         batch_id = batches.resolve(db, batch)
-        deadline_at = deadline_from(deadline or settings.deadline, settings.zone, db.now())
+        asked, now = deadline or settings.deadline, db.now()
+        deadline_at = deadline_from(asked, settings.zone, now)
         count = batches.retry(db, batch_id, deadline_at)
     until = f", deadline {shown_instant(deadline_at, settings.zone)}" if deadline_at else ""
     _tell(f"{batch_id}: {counted(count, 'ticket')} back to work{until}")
+    if odd := oddity("the deadline", asked, settings.zone, now):
+        _tell(odd)
 
 
 @verb(epilog=BATCH_WORDS)

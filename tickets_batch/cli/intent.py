@@ -10,7 +10,7 @@ from jobs.intake.source import Source, open_source
 from jobs.spec import ClassificationSpec
 from jobs.store.submissions import SubmitRequest
 from scheduler.pools import capacity_of
-from tickets_batch.cli.times import deadline_from
+from tickets_batch.cli.times import deadline_from, oddity
 from tickets_batch.errors import SettingsError
 from tickets_batch.settings import Pool, Settings
 
@@ -58,12 +58,14 @@ class Intent:
         ]
         zone = settings.zone
         day = business_day(options.date, zone, now)
-        deadline_at = deadline_from(options.deadline or settings.deadline, zone, now)
-        not_before = deadline_from(options.not_before or "none", zone, now)
+        deadline, begin = options.deadline or settings.deadline, options.not_before or "none"
+        deadline_at, not_before = deadline_from(deadline, zone, now), deadline_from(begin, zone, now)
         if not_before is not None and deadline_at is not None and not_before >= deadline_at:
             # At 23:00, "not before 22:00, done by 07:00" means tonight, whose 22:00 is over.
             remarks.append(f"{options.not_before} comes next after the deadline: the batch may begin at once")
-            not_before = None
+            not_before, begin = None, "none"
+        odd = (oddity("the deadline", deadline, zone, now), oddity("the begin", begin, zone, now))
+        remarks += [line for line in odd if line]
         source = open_source(settings.source, day, every_row=options.every_row, override_path=options.input)
         return cls(settings, options, used, day, source, spec, deadline_at, not_before, tuple(remarks))
 

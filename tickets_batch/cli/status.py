@@ -9,10 +9,12 @@ import click
 
 from jobs.export import write_results
 from jobs.store import batches, events, results, services
+from jobs.store.batches import Batch
 from jobs.store.database import Database
 from tickets_batch.cli.database import is_missing, opened
 from tickets_batch.cli.frame import BATCH_WORDS, Call, batch_argument, verb
 from tickets_batch.cli.ledgers import Ledgers
+from tickets_batch.cli.prospect import Prospect
 from tickets_batch.cli.text import Surroundings, batch_in_words, batches_in_words
 from tickets_batch.cli.view import as_json
 from tickets_batch.settings import Settings
@@ -64,7 +66,7 @@ def _show_all(settings: Settings, wants_json: bool) -> None:
         found = batches.newest_first(db, SHOWN_BATCHES)
         if wants_json:
             pools, now = ledgers.readings(db.now()), db.now()
-            data = [as_json(batch, pools, now) for batch in found]
+            data = [as_json(batch, pools, _ahead(db, batch), now) for batch in found]
             click.echo(json.dumps({"data": data}, indent=2))
         elif found:
             click.echo(batches_in_words(found, settings.zone))
@@ -72,12 +74,17 @@ def _show_all(settings: Settings, wants_json: bool) -> None:
             click.echo("no batch yet: tickets-batch submit makes one")
 
 
+def _ahead(db: Database, batch: Batch) -> Prospect:
+    """What is not yet over: what came of forecasts is told of one batch at a time."""
+    return Prospect() if batch.state.is_final else Prospect.of(db, batch)
+
+
 def _show_one(db: Database, batch_id: str, ledgers: Ledgers, settings: Settings, wants_json: bool) -> None:
     batch = batches.get(db, batch_id)
     pools = ledgers.readings(db.now())
     if wants_json:
-        click.echo(json.dumps(as_json(batch, pools, db.now()), indent=2))
+        click.echo(json.dumps(as_json(batch, pools, Prospect.of(db, batch), db.now()), indent=2))
         return
     changes = {name: events.of_pool(db, name, SHOWN_CHANGES) for name in batch.pools}
-    around = Surroundings(pools, ledgers.why_away, changes, services.alive(db))
+    around = Surroundings(Prospect.of(db, batch), pools, ledgers.why_away, changes, services.alive(db))
     click.echo(batch_in_words(batch, around, settings.zone, db.now()))

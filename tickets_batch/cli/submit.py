@@ -15,6 +15,7 @@ from tickets_batch.cli.database import opened
 from tickets_batch.cli.frame import Call, verb
 from tickets_batch.cli.intent import Intent, Options
 from tickets_batch.cli.ledgers import Ledgers
+from tickets_batch.cli.prospect import Prospect
 from tickets_batch.cli.text import counted
 from tickets_batch.cli.times import shown_instant
 from tickets_batch.cli.view import as_json
@@ -94,7 +95,7 @@ def show_batch(batch: Batch, db: Database, settings: Settings, wants_json: bool)
         return
     with Ledgers(settings) as ledgers:
         pools = ledgers.readings(db.now())
-        click.echo(json.dumps(as_json(batch, pools, db.now()), indent=2))
+        click.echo(json.dumps(as_json(batch, pools, Prospect.of(db, batch), db.now()), indent=2))
 
 
 def _in_words(done: Submission, batch: Batch, intent: Intent) -> list[str]:

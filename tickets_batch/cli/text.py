@@ -11,6 +11,7 @@ from jobs.store.events import Event
 from jobs.store.services import Service
 from scheduler.pool_reading import PoolReading
 from tickets_batch.cli.pool_text import pool_in_words
+from tickets_batch.cli.prospect import Prospect
 from tickets_batch.cli.times import shown_instant
 from tickets_batch.cli.view import done, eta, rate_per_second
 
@@ -34,6 +35,7 @@ class Surroundings:
     `why_away` says why there are no pools, `changes` are those of each pool's limit, newest first.
     """
 
+    prospect: Prospect
     pools: Mapping[str, PoolReading]
     why_away: str | None
     changes: Mapping[str, Sequence[Event]]
@@ -87,11 +89,12 @@ def _row(batch: Batch, zone: ZoneInfo) -> tuple[str, ...]:
 
 def _facts(batch: Batch, around: Surroundings, zone: ZoneInfo, now: datetime) -> Iterable[tuple[str, str]]:
     rate = rate_per_second(batch, now)
-    finish = eta(batch, rate, now)
+    finish = eta(batch, rate, now) if around.prospect.forecast is None else None
     yield "source", batch.source + (f", {batch.date} {batch.zone}" if batch.date else ", every row")
     yield "tickets", _tickets(batch)
     yield "rate", f"{rate:,.1f} tickets/s since the first" if rate else ""
     yield "done at", f"about {shown_instant(finish, zone)} at that rate" if finish else ""
+    yield from around.prospect.in_words(batch, zone)
     yield "deadline", shown_instant(batch.deadline_at, zone) if batch.deadline_at else "none"
     yield "finished", shown_instant(batch.finished_at, zone) if batch.finished_at else ""
     yield (

@@ -1,12 +1,14 @@
 """A batch as `--json` prints it. The keys are stable; names follow the OpenAI Batch API where it has one."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
 from jobs.store.batches import Batch
 from scheduler.capacity import Amount, total
 from scheduler.pool_reading import Condition, PoolReading, Source, quantile
+from tickets_batch.cli.prospect import Prospect
 from tickets_batch.cli.times import iso
 
 COUNTS = ("total", "pending", "running", "succeeded", "failed", "expired", "cancelled", "reused", "rejected")
@@ -16,12 +18,14 @@ POOL_KEYS = (
 )
 
 
-def as_json(batch: Batch, pools: Mapping[str, PoolReading], now: datetime) -> dict[str, Any]:
-    """The batch, and what the ledgers of its pools say; what cannot be known now is null.
+def as_json(batch: Batch, pools: Mapping[str, PoolReading], prospect: Prospect, now: datetime) -> dict[str, Any]:
+    """The batch, what is foreseen of it, and what the ledgers of its pools say; what cannot be known now is null.
 
-    `rate_per_second` counts from the first claim to the end or to now. `eta` is when the rest is done at that rate.
-    Amounts are sums over the batch's pools, each of which is in `pools`.
+    `rate_per_second` counts from the first claim to the end or to now. `eta` is the scheduler's forecast; without one,
+    `p50` is when the rest is done at that rate. Amounts are sums over the batch's pools, each of which is in `pools`.
     """
+    forecast = prospect.forecast
+    p50_at = eta(batch, rate_per_second(batch, now), now) if forecast is None else forecast.p50_at
     ours = [pools[name] for name in batch.pools if name in pools]
     rate = rate_per_second(batch, now)
     return {
@@ -35,8 +39,11 @@ def as_json(batch: Batch, pools: Mapping[str, PoolReading], now: datetime) -> di
         "finished_at": iso(batch.finished_at),
         "request_counts": {name: getattr(batch, name) for name in COUNTS},
         "rate_per_second": round(rate, 3) if rate is not None else None,
-        "eta": {"p50": iso(eta(batch, rate, now)), "p90": None},
-        "pace": None,
+        "eta": {"p50": iso(p50_at), "p90": iso(forecast.p90_at) if forecast else None},
+        "pace": forecast.pace if forecast else None,
+        "forecast": prospect.as_json(),
+        "waits_for": list(prospect.waits_for),
+        "forecast_errors": [asdict(judged) for judged in prospect.judged],
         "limit": _limits(ours),
         "in_flight": {
             "interactive": _amount(total(pool.chat for pool in ours)) if ours else None,

@@ -5,6 +5,7 @@ Every key `a.b` of the file is also the variable `TICKETS_BATCH__A__B`; lists an
 
 from tickets_batch.settings.load import load, to_environment
 from tickets_batch.settings.model import (
+    Alert,
     Capacity,
     Classification,
     Columns,
@@ -13,8 +14,10 @@ from tickets_batch.settings.model import (
     Gateway,
     Pool,
     Protected,
+    Scheduler,
     Settings,
     Source,
+    Urgent,
     Worker,
 )
 from tickets_batch.settings.secret import Secret, Url, reveal
@@ -28,6 +31,7 @@ from tickets_batch.settings.signal import (
 )
 
 __all__ = [
+    "Alert",
     "Capacity",
     "Classification",
     "Columns",
@@ -40,11 +44,13 @@ __all__ = [
     "ProbeSignal",
     "PrometheusSignal",
     "Protected",
+    "Scheduler",
     "Secret",
     "Settings",
     "Signal",
     "SignalType",
     "Source",
+    "Urgent",
     "Url",
     "Worker",
     "load",

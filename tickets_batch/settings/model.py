@@ -35,6 +35,13 @@ class Columns(Section):
     priority: Text | None = None
 
 
+class Urgent(Section):
+    """Which tickets go first: those with one of `values` in this column, whatever the case of the letters."""
+
+    column: Text
+    values: Annotated[tuple[Text, ...], Field(min_length=1, description='a list of texts, as in ["urgent", "high"]')]
+
+
 class Source(Section):
     """Where the day's tickets come from: a file, or a SQL query with `:date`, `:starts_at`, `:ends_at`."""
 
@@ -42,6 +49,13 @@ class Source(Section):
     url: ServiceUrl = None
     query: Text | None = None
     columns: Columns = Columns()
+    urgent: Urgent | None = None
+
+    @model_validator(mode="after")
+    def _one_order(self) -> Self:
+        if self.urgent is not None and self.columns.priority is not None:
+            raise ValueError("give either columns.priority, or urgent, not both")
+        return self
 
     @model_validator(mode="after")
     def _file_or_query(self) -> Self:
@@ -138,6 +152,10 @@ class Pool(Section):
         tuple[str, ...] | None,
         Field(description='a list of ranges in local time, as in ["22:00-05:00"]; without it the shared part is open'),
     ] = None
+    cost_per_hour: Annotated[
+        float | None,
+        Field(ge=0, allow_inf_nan=False, description="what an hour of it costs, as a number, in whatever currency"),
+    ] = None
     signal: tuple[Signal, ...] = ()
 
     @model_validator(mode="before")
@@ -202,6 +220,24 @@ class Gateway(Section):
     max_connections: Annotated[int, Field(ge=1)] = 1000
 
 
+class Scheduler(Section):
+    """`metrics_listen` is where the scheduler shows its metrics to Prometheus; without it nowhere."""
+
+    metrics_listen: Annotated[
+        str | None,
+        Field(pattern=r"^\S+:\d{1,5}$", description='HOST:PORT, as in "127.0.0.1:9102"'),
+    ] = None
+
+
+class Alert(Section):
+    """Who is told when a batch may miss its deadline: `webhook` is a reference to the URL, which may hold a key."""
+
+    webhook: Annotated[
+        Secret | None,
+        Field(description='only a reference to the URL: { env = "NAME" } or { file = "/path" }'),
+    ] = None
+
+
 class Worker(Section):
     """How the worker processes behave; the defaults suit a night.
 
@@ -227,6 +263,7 @@ class Settings(BaseSettings):
         str,
         Field(pattern=CLOCK_TIME + "|^none$", description='HH:MM as text, as in "07:00", or "none"'),
     ] = "none"
+    deadline_grace_seconds: Annotated[float, Field(ge=0, le=300)] = 2.0  # for what is at the model at the deadline
     home: Path = Path(".tickets-batch")
     database_url: ServiceUrl = None
     redis_url: ServiceUrl = None
@@ -237,6 +274,8 @@ class Settings(BaseSettings):
         Field(description="a list of pools: [[pool]] in the file, JSON in the environment"),
     ] = ()
     gateway: Gateway = Gateway()
+    scheduler: Scheduler = Scheduler()
+    alert: Alert = Alert()
     worker: Worker = Worker()
 
     @field_validator("timezone")

@@ -1,6 +1,6 @@
 """A request inside the engine: where it stands."""
 
-from tests.engine.request import Aborted, Finished, FirstToken, Request
+from scheduler.simulation.engine.request import Aborted, Finished, FirstToken, Request
 
 
 class Sequence:

@@ -12,10 +12,10 @@ A stretch of steps in which nothing can change is taken in one jump; the result 
 import math
 from heapq import heappop, heappush
 
-from tests.engine.profile import EngineProfile
-from tests.engine.queue import WaitingQueue
-from tests.engine.request import Event, Rejected, Request, Token
-from tests.engine.sequence import Sequence
+from scheduler.simulation.engine.profile import EngineProfile
+from scheduler.simulation.engine.queue import WaitingQueue
+from scheduler.simulation.engine.request import Event, Rejected, Request, Token
+from scheduler.simulation.engine.sequence import Sequence
 
 __all__ = ["EngineCore", "EngineProfile", "Request"]
 

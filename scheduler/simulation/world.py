@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import cycle
 
-from tests.engine.core import EngineCore
-from tests.engine.request import Aborted, Event, Finished, FirstToken, Request
-from tests.simulation.shapes import Arrival
-from tests.simulation.site import Site
-from tests.simulation.tickets import Ticket, TicketQueue
+from scheduler.simulation.engine.core import EngineCore
+from scheduler.simulation.engine.request import Aborted, Event, Finished, FirstToken, Request
+from scheduler.simulation.shapes import Arrival
+from scheduler.simulation.site import Site
+from scheduler.simulation.tickets import Ticket, TicketQueue
 
 DOOR_AGAIN_SECONDS = 0.05  # how often a chat request that waits at the door asks again
 
@@ -46,6 +46,8 @@ class Tally:
     tickets: int = 0
     ticket_tokens: int = 0
     ticket_prompt_tokens: int = 0
+    too_large: int = 0  # tickets that could never be admitted
+    too_large_tokens: int = 0
     wasted_tokens: int = 0
     withdrawn: int = 0
     pull_backs: dict[float, float] = field(default_factory=dict)  # when asked, and when the last of it had gone
@@ -73,11 +75,13 @@ class Policy:
 
     def pump(self) -> None: ...
 
+    def night_ended(self) -> None: ...
+
 
 class World:
     """Plays `seconds` of a night, and on until every chat request of that time has its first token or was refused.
 
-    What batch does after `seconds` is not counted.
+    With the last ticket done, or when the policy says so, it ends sooner. What batch does later is not counted.
     """
 
     def __init__(
@@ -93,7 +97,7 @@ class World:
         self._balancer = cycle(self._engines)
         self._arrivals = chat
         self._policy = policy
-        self._seconds = seconds
+        self.seconds = seconds
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._number = 0
         self._started = 0
@@ -120,9 +124,14 @@ class World:
         flight = Flight(self.next_flight, ticket, next(self._balancer), self.now)
         self._started += 1
         self.flights[flight.id] = flight
-        request = Request(flight.id, ticket.prompt_tokens, ticket.output_tokens, priority, "batch")
-        assert flight.engine.submit(request, self.now) is None
+        self._send(flight.engine, Request(flight.id, ticket.prompt_tokens, ticket.output_tokens, priority, "batch"))
         return flight
+
+    def give_up(self, ticket: Ticket) -> None:
+        """A ticket that no pool of this size can carry fails."""
+        self.tickets.take(ticket)
+        self.tally.too_large += 1
+        self.tally.too_large_tokens += ticket.tokens
 
     def withdraw(self, flight: Flight, asked_back_at: float) -> None:
         """Close the request of a ticket; the ticket goes back to the queue. The engine lets go of it a step later."""
@@ -132,32 +141,48 @@ class World:
             self.tally.withdrawn += 1
             self.tickets.put_back(flight.ticket)
 
+    def end(self) -> None:
+        """The night is over before its time: no chat request comes any more."""
+        if self.now < self.seconds:
+            self.seconds = self.now
+            self._policy.night_ended()
+
     def run(self) -> Tally:
         """Play the night."""
         self._policy.begin(self)
-        self._policy.pump()
+        self._pump()
         coming = iter(self._arrivals)
         arrival = next(coming, None)
-        while self.now < self._seconds or self._unanswered:
+        while self.now < self.seconds or self._unanswered:
             self.now = self._next_time(arrival)
             for engine in self._engines:
                 for event in engine.advance(self.now):
                     self._take(event)
             while self._timers and self._timers[0][0] <= self.now:
                 heappop(self._timers)[2]()
-            while arrival is not None and arrival.at <= self.now:
+            while arrival is not None and arrival.at <= min(self.now, self.seconds):
                 self._arrive(arrival)
                 arrival = next(coming, None)
-            self._policy.pump()
+            self._pump()
         return self.tally
+
+    def _pump(self) -> None:
+        self._policy.pump()
+        if not self.flights and self.tickets.is_empty:
+            self.end()
+
+    def _send(self, engine: EngineCore, request: Request) -> None:
+        if (rejected := engine.submit(request, self.now)) is not None:
+            tokens = request.prompt_tokens + request.output_tokens
+            raise ValueError(f"an engine of this profile refuses a request of {tokens} tokens: {rejected.reason}")
 
     def _next_time(self, arrival: Arrival | None) -> float:
         at = min(engine.next_event_time() for engine in self._engines)
         if self._timers:
             at = min(at, self._timers[0][0])
-        if arrival is not None:
+        if arrival is not None and arrival.at <= self.seconds:
             at = min(at, arrival.at)
-        return min(at, self._seconds) if self.now < self._seconds else at
+        return min(at, self.seconds) if self.now < self.seconds else at
 
     # --- the door
 
@@ -170,7 +195,7 @@ class World:
         if self._policy.admits_chat(chat):
             self.chat[chat.id] = chat
             request = Request(chat.id, chat.arrival.prompt_tokens, chat.arrival.output_tokens, 0, "chat")
-            assert next(self._balancer).submit(request, self.now) is None
+            self._send(next(self._balancer), request)
         elif self.now + DOOR_AGAIN_SECONDS <= chat.arrival.at + self.site.door_seconds:
             self.call_at(self.now + DOOR_AGAIN_SECONDS, lambda: self._knock(chat))
         else:
@@ -182,7 +207,7 @@ class World:
 
     def _take(self, event: Event) -> None:
         id = event.request.id
-        is_counted = event.at <= self._seconds
+        is_counted = event.at <= self.seconds
         if id in self.chat:
             self._take_chat(self.chat[id], event)
             return

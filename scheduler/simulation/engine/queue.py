@@ -2,7 +2,7 @@
 
 from heapq import heappop, heappush
 
-from tests.engine.sequence import Sequence
+from scheduler.simulation.engine.sequence import Sequence
 
 
 class WaitingQueue:

@@ -1,19 +1,13 @@
 """The shapes of chat traffic. Each is a function of a seed: the same seed gives the same requests to every row."""
 
-import csv
 import math
 import random
 from bisect import bisect_right
 from collections.abc import Callable
-from datetime import datetime
-from functools import cache
 from itertools import accumulate
 from typing import NamedTuple
 
-from tests.simulation.site import Site
-from tests.support.shared_data import shared_data
-
-TRACE = "azure-llm-trace/conversation.csv"
+from scheduler.simulation.site import Site
 
 
 class Arrival(NamedTuple):
@@ -51,28 +45,6 @@ def random_rates(site: Site, seed: int, seconds: float) -> list[Arrival]:
     return [Arrival(at, max(16, _lognormal(rng, 600, 0.8)), min(800, max(4, _lognormal(rng, 90, 0.6)))) for at in times]
 
 
-def trace(site: Site, seed: int, seconds: float) -> list[Arrival]:
-    """The public trace from a random moment on, thinned so that chat alone uses 40% of the engines.
-
-    Where one copy is too little, several lie over each other, each from its own moment on.
-    """
-    rng = random.Random(seed)
-    rows, length = _read_trace()
-    left = site.trace_copies
-    arrivals = []
-    while left > 0:
-        offset = rng.uniform(0, length)
-        for lap in range(math.ceil(seconds / length) + 1):
-            moved = lap * length - offset
-            arrivals += [
-                Arrival(row.at + moved, row.prompt_tokens, row.output_tokens)
-                for row in rows
-                if rng.random() < left and 0 <= row.at + moved < seconds
-            ]
-        left -= 1
-    return sorted(arrivals)
-
-
 def waves(site: Site, seed: int, seconds: float) -> list[Arrival]:
     """Between 0.5/s and 5.5/s and back, once in two minutes."""
     rng, scale = random.Random(seed), float(site.chat_scale)
@@ -107,32 +79,13 @@ def overload(site: Site, seed: int, seconds: float) -> list[Arrival]:
 SHAPES: dict[str, Callable[[Site, int, float], list[Arrival]]] = {
     "alternating": alternating,
     "burst": burst,
-    "trace": trace,
     "random": random_rates,
-    # To these nothing was tuned.
     "waves": waves,
     "long-answers": long_answers,
     "long-prompts": long_prompts,
     "overload": overload,
 }
-TABLE_SHAPES = ("alternating", "burst", "trace", "random")
 _RATES = (0.2, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0)
-
-
-@cache
-def _read_trace() -> tuple[list[Arrival], float]:
-    with shared_data(TRACE).open() as file:
-        found = [
-            (_seconds(row["TIMESTAMP"]), int(row["ContextTokens"]), int(row["GeneratedTokens"]))
-            for row in csv.DictReader(file)
-        ]
-    begin = found[0][0]
-    return [Arrival(at - begin, prompt, output) for at, prompt, output in found], found[-1][0] - begin
-
-
-def _seconds(stamp: str) -> float:
-    # Seven digits of a second: one more than datetime reads.
-    return datetime.fromisoformat(f"{stamp[:26]}+00:00").timestamp()
 
 
 def _poisson(rate: Callable[[float], float], peak: float, seconds: float, rng: random.Random) -> list[float]:

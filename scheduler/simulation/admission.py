@@ -1,27 +1,28 @@
-"""Ours: the production ledger's rules and limit, asked as the gateway, the workers and the control loop ask them."""
+"""Who admits in production: the ledger's rules and the limit, asked as gateway, workers and control loop ask them."""
 
 import random
 from dataclasses import replace
 
 from scheduler.book import Book
 from scheduler.duration import DurationEstimator
-from scheduler.limit import Limit
-from scheduler.permit import Ask, Kind
+from scheduler.limit import Decision, Limit
+from scheduler.permit import Ask, Kind, Reason
 from scheduler.signals.combine import Report, combine
 from scheduler.signals.differences import Differences
 from scheduler.signals.load import Load, SourceAge
 from scheduler.signals.own import OwnRequests
-from tests.simulation.world import Chat, Flight, Policy, World
+from scheduler.simulation.world import Chat, Flight, Policy, World
 
 ASK_AGAIN_SECONDS = 0.05  # after a refusal, unless one of our own comes back first
 TICK_SECONDS = 0.5  # of the control loop
 LIMIT_MS = 3000
 CLOSE_SECONDS = 0.005  # from a revocation in the ledger to the closed request at the engine
 DRAIN_MS = 300  # a withdrawn one stays counted for so long: nobody tells when the engine let go of it
+ROUNDING_SECONDS = 1e-6  # so that the ledger's whole millisecond has come
 LEASE_MS = 1 << 40  # nobody dies here, so no lease runs out and nothing is renewed
 
 
-class Ours(Policy):
+class Admission(Policy):
     """Chat and tickets take permits from the `Book`; every half second the limit is decided anew from its state."""
 
     def __init__(self, priority: int = 0, seed: int = 0) -> None:
@@ -37,6 +38,8 @@ class Ours(Policy):
         self._differences = Differences()
         self._requests = OwnRequests(site.ttft_target_seconds)
         self._ask_at = 0.0
+        self._refused_in: tuple[int | bool, ...] | None = None  # the ledger's version, where it only lacks room
+        self._is_idle = False  # until that becomes another one, asking is in vain
         self._tick()
 
     # --- chat
@@ -62,28 +65,55 @@ class Ours(Policy):
         ticket, began, first = flight.ticket, flight.started_at, flight.first_token_at
         ttft_seconds = None if first is None else first - began
         self._durations.learn(
-            ticket.prompt_tokens, ticket.output_tokens, ticket.output_tokens, self.world.now - began, ttft_seconds
+            ticket.prompt_tokens, ticket.output_tokens, ticket.longest_output, self.world.now - began, ttft_seconds
         )
         self.book.release(flight.id, self._now_ms())
-        self._ask_at = self.world.now
+        self._ask_now()
 
     def pump(self) -> None:
+        if self._is_idle:
+            if self.book.version(self._now_ms()) == self._refused_in:
+                return
+            self._skip_asks()
+            self.world.call_at(self._ask_at, _nothing)
         if self.world.now < self._ask_at:
             return
         while self._start_one():
             pass
-        self._ask_at = self.world.now + ASK_AGAIN_SECONDS * (0.5 + self._rng.random())
-        self.world.call_at(self._ask_at, _nothing)
+        self._ask_at = self.world.now + self._pause_seconds()
+        self._is_idle = self._refused_in is not None
+        if not self._is_idle:
+            self.world.call_at(self._ask_at, _nothing)
+
+    def _ask_now(self) -> None:
+        self._skip_asks()
+        self._ask_at = self.world.now
+
+    def _skip_asks(self) -> None:
+        """No longer idle: the asks until now were in vain, but the next one comes when it would have come."""
+        while self._is_idle and self._ask_at < self.world.now:
+            self._ask_at += self._pause_seconds()
+        self._is_idle = False
+
+    def _pause_seconds(self) -> float:
+        return ASK_AGAIN_SECONDS * (0.5 + self._rng.random())
 
     def _start_one(self) -> bool:
+        """Start a ticket, or give one up that is too large for ever; False where none may start now."""
+        lacks_room = True
         for ticket in self.world.tickets.candidates():
-            seconds = self._durations.predict(ticket.prompt_tokens, ticket.output_tokens)
-            ask = Ask(ticket.prompt_tokens, ticket.output_tokens, round(seconds * 1000))
+            seconds = self._durations.predict(ticket.prompt_tokens, ticket.longest_output)
+            ask = Ask(ticket.prompt_tokens, ticket.longest_output, round(seconds * 1000))
             name = self.world.next_flight
             refusal, _ = self.book.acquire(name, Kind.BATCH, ask, self._now_ms())
             if refusal is None:
                 self.world.start(ticket, self._priority)
                 return True
+            if refusal.reason is Reason.TOO_LARGE:
+                self.world.give_up(ticket)
+                return True
+            lacks_room = lacks_room and refusal.reason in (Reason.LIMIT, Reason.PROTECTED)
+        self._refused_in = self.book.version(self._now_ms()) if lacks_room else None
         return False
 
     def _pull_back(self, tokens: list[str]) -> None:
@@ -96,13 +126,23 @@ class Ours(Policy):
             if flight := self.world.flights.get(token):
                 self.world.withdraw(flight, asked_at)
                 self.book.drain(token, DRAIN_MS, self._now_ms())
-                self._ask_at = self.world.now
+                self._ask_now()
+                # What it held is free again then, which nobody else tells.
+                self.world.call_at((self._now_ms() + DRAIN_MS) / 1000 + ROUNDING_SECONDS, _nothing)
 
     # --- the control loop
 
+    def is_open(self) -> bool:
+        """Whether the pool's hours let batch into the shared part now."""
+        return True
+
+    def decided(self, decision: Decision) -> None:
+        """Take note of what was decided for the next half second."""
+
     def _tick(self) -> None:
-        decision = self._limit.decide(self._load(), self.world.now)
+        decision = self._limit.decide(self._load(), self.world.now, is_open=self.is_open())
         self.book.publish(decision.published, LIMIT_MS, 1, self._now_ms())
+        self.decided(decision)
         if decision.pull_back:
             self._pull_back(self.book.revoke(self.world.site.capacity.floor, self._now_ms()))
         self.world.call_at(self.world.now + TICK_SECONDS, self._tick)

@@ -1,0 +1,106 @@
+"""Alerts on their way to an address: in order, again where it may help, and never in anybody's way."""
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from scheduler.webhook import LEAVING_SECONDS, WAITING, Webhook
+from tests.support.wait import wait_until
+from tickets_batch.local.ports import free_port
+
+
+class Address:
+    """Where alerts go to; it answers with `statuses` in turn, then with 204."""
+
+    def __init__(self) -> None:
+        self.statuses: list[int] = []
+        self.got: list[int] = []
+        self.may_answer = threading.Event()
+        self.may_answer.set()
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                outer.got.append(json.loads(body)["number"])
+                outer.may_answer.wait(30)
+                self.send_response(outer.statuses.pop(0) if outer.statuses else 204)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None: ...
+
+        self.server = HTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/hook/a-secret-word"
+
+
+@pytest.fixture
+def address() -> Iterator[Address]:
+    there = Address()
+    thread = threading.Thread(target=there.server.serve_forever)
+    thread.start()
+    yield there
+    there.may_answer.set()
+    there.server.shutdown()
+    thread.join()
+    there.server.server_close()
+
+
+def test_alerts_come_in_order(address: Address) -> None:
+    with Webhook(address.url) as webhook:
+        for number in range(5):
+            webhook.tell({"number": number})
+        wait_until(lambda: len(address.got) == 5, "all five")
+    assert address.got == list(range(5))
+
+
+@pytest.mark.parametrize("status", [500, 503, 429, 408])
+def test_what_was_not_taken_comes_again(address: Address, status: int) -> None:
+    address.statuses = [status]
+    with Webhook(address.url) as webhook:
+        webhook.tell({"number": 1})
+        webhook.tell({"number": 2})
+        wait_until(lambda: len(address.got) == 3, "the first again, then the second")
+    assert address.got == [1, 1, 2]
+
+
+def test_what_will_never_be_taken_comes_once(address: Address, caplog: pytest.LogCaptureFixture) -> None:
+    address.statuses = [404, 301]
+    with Webhook(address.url) as webhook:
+        webhook.tell({"number": 1})
+        wait_until(lambda: "answers 404" in caplog.text, "a line in the log")
+    assert address.got == [1]
+    assert "secret" not in caplog.text
+
+
+def test_an_address_that_does_not_answer_holds_nobody_up(address: Address) -> None:
+    address.may_answer.clear()
+    began = time.monotonic()
+    with Webhook(address.url) as webhook:
+        webhook.tell({"number": 0})
+        wait_until(lambda: address.got == [0], "the first on its way")
+        for number in range(1, WAITING + 51):
+            webhook.tell({"number": number})
+        address.may_answer.set()
+        wait_until(lambda: address.got[-1] == WAITING + 50, "the last")
+    assert address.got == [0, *range(51, WAITING + 51)]  # those that waited longest made room
+    assert time.monotonic() - began < 60
+
+
+def test_leaving_does_not_wait_for_who_is_away(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING), Webhook(f"http://127.0.0.1:{free_port()}/") as webhook:
+        webhook.tell({"number": 1})
+        wait_until(lambda: "does not answer" in caplog.text, "the first attempt")
+        began = time.monotonic()
+    assert time.monotonic() - began < LEAVING_SECONDS + 1
+
+
+def test_without_an_address_nobody_is_told() -> None:
+    with Webhook(None) as webhook:
+        webhook.tell({"number": 1})
+    assert not [thread for thread in threading.enumerate() if thread.name == "webhook"]
