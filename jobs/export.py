@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import secrets
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -29,7 +30,9 @@ COLUMNS = (
     "yields",
     "finished_at",
 )
-RUN_BY_SPREADSHEETS = ("=", "+", "-", "@", "\t", "\r", "\n")
+_SIGNS = r"=+@\uff1d\uff0b\uff0d\uff20\-"  # the wide ones too, which East Asian spreadsheets read like the others
+# Where a cell would begin that a spreadsheet runs: ours, or one that it makes where it splits at semicolons or tabs.
+_RUN_BY_SPREADSHEETS = re.compile(rf"^(?=[{_SIGNS}\t\r\n])|(?<=[;\t])(?=\s*[{_SIGNS}])")
 
 
 class ResultRow(Protocol):
@@ -103,7 +106,8 @@ def _write_jsonl(rows: Iterable[ResultRow], stream: TextIO) -> int:
     count = 0
     for row in rows:
         values = {
-            name: _said(value) if isinstance(value := getattr(row, name), datetime) else value for name in COLUMNS
+            name: instant_in_words(value) if isinstance(value := getattr(row, name), datetime) else value
+            for name in COLUMNS
         }
         stream.write(json.dumps(values, ensure_ascii=False) + "\n")
         count += 1
@@ -111,15 +115,16 @@ def _write_jsonl(rows: Iterable[ResultRow], stream: TextIO) -> int:
 
 
 def _cell(value: object) -> object:
-    """A cell that a spreadsheet opens as what it is: texts that it would run get an apostrophe in front."""
+    """A cell that a spreadsheet opens as what it is: what it would run gets an apostrophe in front."""
     if isinstance(value, str):
-        return "'" + value if value.startswith(RUN_BY_SPREADSHEETS) else value
+        return _RUN_BY_SPREADSHEETS.sub("'", value)
     if isinstance(value, bool):
         return "true" if value else "false"
-    return _said(value) if isinstance(value, datetime) else value
+    return instant_in_words(value) if isinstance(value, datetime) else value
 
 
-def _said(instant: datetime) -> str:
+def instant_in_words(instant: datetime) -> str:
+    """The instant in UTC, to the millisecond, as in `2026-11-30T02:03:04.567Z`."""
     return instant.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from scheduler.capacity import Amount
+from scheduler.holdout import is_held_out
 from scheduler.hours import SharedHours
 from scheduler.ledger import Ledger, LedgerUnavailable
 from scheduler.limit import Decision, Limit, Rule
@@ -25,11 +26,15 @@ LIMIT_SECONDS = 3.0  # how long a limit stands when no new one comes: then batch
 
 
 class PoolControl:
-    """Decides for one pool, twice a second. Raises SettingsError where a secret that a signal needs is missing."""
+    """Decides for one pool, twice a second; `holdout` is the share of the minutes that are held out.
 
-    def __init__(self, pool: Pool, ledger: Ledger, hours: SharedHours) -> None:
+    Raises SettingsError where a secret that a signal needs is missing.
+    """
+
+    def __init__(self, pool: Pool, ledger: Ledger, hours: SharedHours, holdout: float = 0.0) -> None:
         self._ledger = ledger
         self._hours = hours
+        self._holdout = holdout
         self._signals = PoolSignals(pool, ledger)
         self._limit = Limit(ledger.capacity, pool.ttft_target_seconds)
 
@@ -47,7 +52,12 @@ class PoolControl:
         try:
             load = await self._signals.read()
             now = datetime.now(UTC)
-            decision = self._limit.decide(load, time.monotonic(), is_open=self._hours.is_open(now))
+            decision = self._limit.decide(
+                load,
+                time.monotonic(),
+                is_open=self._hours.is_open(now),
+                is_held_out=is_held_out(self._ledger.pool, now, self._holdout),
+            )
             note = _note(decision, load, now).model_dump_json()
             if not await self._ledger.publish(decision.published, LIMIT_SECONDS, leader_epoch, note):
                 log.warning("pool %s: a newer leader has published a limit; ours was refused", self._ledger.pool)

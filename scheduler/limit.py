@@ -31,6 +31,7 @@ class Rule(StrEnum):
     DEDICATED = "dedicated"  # the pool is batch's own
     BLIND = "blind"  # nothing tells of the chat
     CLOSED = "closed"  # outside the hours in which the shared part is open
+    HOLDOUT = "holdout"  # a minute in which batch stays at its floor, to see what it costs the chat
     TTFT = "ttft"  # a chat request got its first token later than the target, or still waits
     CONGESTION = "congestion"  # requests queue at the engine
     HEADROOM = "headroom"  # what chat holds and will hold, and the reserve
@@ -63,15 +64,22 @@ class Limit:
         self._raised_at = self._eased_at = -math.inf  # the last steps of the reserve, up and down
         self._extra = 0  # slots of reserve, learned from breaks
 
-    def decide(self, load: Load, now_seconds: float, *, is_open: bool = True) -> Decision:
-        """The limit that suits this reading; `is_open`: the hours let batch into the shared part."""
+    def decide(self, load: Load, now_seconds: float, *, is_open: bool = True, is_held_out: bool = False) -> Decision:
+        """The limit that suits this reading.
+
+        `is_open`: the hours let batch into the shared part; `is_held_out`: it stays at its floor, whatever the load.
+        """
         capacity = self._capacity
         if capacity.is_dedicated:
             whole = PublishedLimit(capacity.total, capacity.total.tokens)
             return Decision(whole, Rule.DEDICATED, capacity.total, pull_back=False)
         self._take_in(load, now_seconds)
         self._judge(load, now_seconds)
-        if now_seconds - self._red_at < CALM_SECONDS:
+        is_red = now_seconds - self._red_at < CALM_SECONDS
+        # The rule's name tells the report which minutes to compare, so it does not give way to what the load was then.
+        if is_held_out and is_open and not load.is_blind:
+            return self._at_floor(load, Rule.HOLDOUT, pull_back=is_red)
+        if is_red:
             return self._at_floor(load, self._red_rule, pull_back=True)
         if not is_open:
             return self._at_floor(load, Rule.CLOSED, pull_back=False)

@@ -1,66 +1,61 @@
-"""What the scheduler shows Prometheus of each open batch."""
+"""What the scheduler shows Prometheus: of itself always, of batches and pools only while it leads."""
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from prometheus_client import CollectorRegistry, Gauge, start_http_server
+from prometheus_client import CollectorRegistry, Counter
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
-from jobs.store.forecasts import StoredForecast
-from tickets_batch.errors import UserError
+from scheduler.batch_metrics import OpenBatches, batch_families
+from scheduler.pool_metrics import pool_families
+from scheduler.pool_reading import PoolReading
 
-PACES = ("guaranteed", "on_track", "at_risk", "will_miss")
+POOLS_SECONDS = 10.0  # what was read earlier is not shown: nothing is better than what is no longer so
+BATCHES_SECONDS = 60.0
 
 
-class Metrics:
-    """The metrics of one scheduler, in a registry of their own; a batch that has ended leaves them."""
+class Metrics(Collector):
+    """The metrics of one scheduler, in a registry of their own.
 
-    def __init__(self) -> None:
+    `leads` is asked at every scrape. `show_pools` and `show_batches` may be called from other threads.
+    """
+
+    def __init__(
+        self,
+        ttft_targets_seconds: Mapping[str, float],
+        leads: Callable[[], bool],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._ttft_targets_seconds = ttft_targets_seconds
+        self._leads = leads
+        self._monotonic = monotonic
+        self._pools: tuple[float, Sequence[PoolReading]] = (monotonic(), ())
+        self._batches: tuple[float, OpenBatches | None] = (monotonic(), None)
         self.registry = CollectorRegistry()
-        self._pace = self._gauge("pace", "1 for the pace at which the batch is, 0 for the others.", "pace")
-        self._tokens_left = self._gauge("tokens_left", "Work left, in tokens.")
-        self._achieved = self._gauge("tokens_per_second", "The rate of late.")
-        self._needed = self._gauge("needed_tokens_per_second", "The rate that ends at the deadline.")
-        self._done_at = self._gauge("done_timestamp_seconds", "When it will be done: p50 and p90.", "quantile")
-        self._shown: set[str] = set()
+        self.registry.register(self)
+        self.reaped = Counter(
+            "tickets_batch_scheduler_reaped",
+            "Tickets taken back from workers whose lease ran out.",
+            registry=self.registry,
+        )
 
-    def show(self, forecasts: Iterable[StoredForecast]) -> None:
-        """These are the newest forecasts of all open batches."""
-        found = {forecast.batch_id: forecast for forecast in forecasts}
-        for gauge in (self._pace, self._tokens_left, self._achieved, self._needed, self._done_at):
-            for gone in self._shown - found.keys():
-                gauge.remove_by_labels({"batch": gone})
-        self._shown = set(found)
-        for forecast in found.values():
-            self._show(forecast)
+    def show_pools(self, pools: Sequence[PoolReading]) -> None:
+        """This is what the ledgers say now."""
+        self._pools = (self._monotonic(), pools)
 
-    def _show(self, forecast: StoredForecast) -> None:
-        batch = forecast.batch_id
-        for pace in PACES:
-            self._pace.labels(batch, pace).set(pace == forecast.pace)
-        self._tokens_left.labels(batch).set(forecast.tokens_left)
-        for gauge, rate in ((self._achieved, forecast.achieved_rate), (self._needed, forecast.needed_rate)):
-            gauge.labels(batch).set(float("nan") if rate is None else rate)
-        for quantile, at in (("0.5", forecast.p50_at), ("0.9", forecast.p90_at)):
-            self._done_at.labels(batch, quantile).set(float("nan") if at is None else at.timestamp())
+    def show_batches(self, seen: OpenBatches) -> None:
+        """This is what SQL says now."""
+        self._batches = (self._monotonic(), seen)
 
-    def _gauge(self, name: str, words: str, *labels: str) -> Gauge:
-        return Gauge(f"tickets_batch_batch_{name}", words, ["batch", *labels], registry=self.registry)
-
-
-@contextmanager
-def served(metrics: Metrics, listen: str | None) -> Iterator[None]:
-    """Serve them at HOST:PORT as `/metrics`; nowhere where there is none. Raises UserError when it is taken."""
-    if listen is None:
-        yield
-        return
-    host, _, port = listen.rpartition(":")
-    try:
-        server, thread = start_http_server(int(port), host.strip("[]"), metrics.registry)
-    except (OSError, OverflowError) as error:
-        raise UserError(f"scheduler.metrics_listen: cannot listen on {listen}: {error}") from error
-    try:
-        yield
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    def collect(self) -> Iterator[Metric]:
+        """All families, at every scrape."""
+        leads = self._leads()
+        yield GaugeMetricFamily(
+            "tickets_batch_scheduler_leads", "1 for the scheduler that leads, 0 for one that stands by.", value=leads
+        )
+        now = self._monotonic()
+        pools_at, pools = self._pools
+        batches_at, batches = self._batches
+        yield from pool_families(pools if leads and now - pools_at < POOLS_SECONDS else (), self._ttft_targets_seconds)
+        yield from batch_families(batches if leads and now - batches_at < BATCHES_SECONDS else None)

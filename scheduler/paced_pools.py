@@ -17,6 +17,7 @@ from scheduler.load_meter import MeanLoad
 from scheduler.observation import Observation
 from scheduler.pools import capacity_of
 from scheduler.rates import NO_RATES, KnownRates
+from scheduler.speed import PoolSpeed
 from scheduler.usual import ChatLevel, UsualLoad
 from scheduler.work import Work
 from tickets_batch.settings import Pool
@@ -97,23 +98,18 @@ def _usual(db: Database, pools: Sequence[Pool], zone: ZoneInfo) -> UsualLoad:
 
 
 def _known_rates(db: Database, pools: Sequence[Pool], tokens_per_job: float) -> KnownRates:
-    """From the curves of these pools, if each has one; in tokens of which a job has so many.
-
-    At its floor batch stands beside a busy chat, so a slot does there what each does when all of them are in use.
-    """
+    """From the curves of these pools, if each has one; in tokens of which a job has so many."""
     floor = full = 0.0
     for pool in pools:
         stored = curves.latest(db, pool.name)
         if stored is None or stored.model != pool.model:
             return NO_RATES
         try:
-            curve = Curve.from_json(stored.detail)
+            speed = PoolSpeed(Curve.from_json(stored.detail), capacity_of(pool))
         except UnreadableCurve:
             return NO_RATES
-        capacity = capacity_of(pool)
-        slots = capacity.total.slots
-        floor += curve.tickets_per_second(slots) * capacity.floor.slots / slots * tokens_per_job
-        full += curve.tickets_per_second(capacity.most_batch.slots) * tokens_per_job
+        floor += speed.floor * tokens_per_job
+        full += speed.full * tokens_per_job
     return KnownRates(floor, full)
 
 

@@ -20,6 +20,7 @@ WORDS: dict[str, str] = {
     Rule.DEDICATED: "all of the pool is batch's own",
     Rule.BLIND: f"blind: no source tells of the chat, so the floor holds; {REMEDY}",
     Rule.CLOSED: "outside the pool's shared_hours: the floor holds",
+    Rule.HOLDOUT: "this minute is held out, to see what batch costs the chat: the floor holds whatever the load",
     Rule.TTFT: "a chat request waited longer than ttft_target_seconds for its first token: the floor holds",
     Rule.CONGESTION: "requests queue at the engine: the floor holds",
     Rule.MAXIMUM: "all that is shared is free",

@@ -17,15 +17,18 @@ from functools import partial
 from jobs.store import batches, claims, leader, services
 from jobs.store.database import Database
 from jobs.store.errors import StoreConflict, StoreUnavailable
+from scheduler.batch_metrics import OpenBatches
 from scheduler.control import PoolControl, control
 from scheduler.dispatch import Queue, QueueUnavailable, dispatch
+from scheduler.endings import Endings
 from scheduler.hours import SharedHours
 from scheduler.journal import Journal
 from scheduler.ledger import Ledger, LedgerUnavailable
-from scheduler.metrics import Metrics, served
+from scheduler.metrics import Metrics
 from scheduler.pacing import Pacing
 from scheduler.pool_reading import PoolReading
 from scheduler.pools import capacity_of
+from scheduler.scrape import served
 from scheduler.webhook import Webhook
 from tickets_batch.settings import Settings, reveal
 
@@ -38,6 +41,7 @@ REAP_SECONDS = 1.0
 BEAT_SECONDS = 2.0
 LOOK_SECONDS = 1.0
 PACE_SECONDS = 10.0
+WORKER_SECONDS = 10.0  # a worker not heard of for longer gets no task
 FORGET_SECONDS = 3600.0
 
 
@@ -57,14 +61,17 @@ class Scheduler:
         self._pools = settings.pool
         self._hours = {pool.name: SharedHours.of(pool.shared_hours, settings.zone) for pool in settings.pool}
         self._controls = [
-            PoolControl(pool, ledger, self._hours[pool.name])
+            PoolControl(pool, ledger, self._hours[pool.name], settings.scheduler.holdout)
             for pool, ledger in zip(settings.pool, self._ledgers(), strict=True)
         ]
         self._webhook = Webhook(settings.alert.webhook.reveal() if settings.alert.webhook else None)
-        self._metrics = Metrics()
+        targets_seconds = {pool.name: pool.ttft_target_seconds for pool in settings.pool}
+        self._metrics = Metrics(targets_seconds, lambda: self._epoch is not None)
+        self._metrics.registry.register(self._webhook.alerts)
         self._metrics_listen = settings.scheduler.metrics_listen
         self._pacing = partial(Pacing, db, settings.pool, settings.zone, self._webhook.tell)
         self._paced: tuple[int, Pacing] | None = None  # for which epoch: of what another has led nothing is known
+        self._endings: Endings | None = None
         self._epoch: int | None = None
         self._stop = threading.Event()
 
@@ -74,7 +81,7 @@ class Scheduler:
         Raises LedgerUnavailable when Redis does not answer at the start, UserError where the metrics cannot be served.
         """
         asyncio.run(self._check_redis())
-        with self._webhook, served(self._metrics, self._metrics_listen):
+        with self._webhook, served(self._metrics.registry, self._metrics_listen, "scheduler.metrics_listen"):
             self._run(stop)
         self._sign_off()
 
@@ -100,6 +107,10 @@ class Scheduler:
         self._stop.set()
         for loop in loops:
             loop.join()
+        try:
+            self._tell_endings()  # a waiting submit stops its scheduler as soon as the batch has ended
+        except StoreUnavailable as error:
+            log.warning("what has ended may not have been told: %s", error)
 
     # --- the loops
 
@@ -111,20 +122,23 @@ class Scheduler:
             self._epoch = None  # another one may lead by now
             raise
         if self._epoch is not None and not was_leading:
+            self._endings = Endings(self._db, self._webhook.tell)
             log.info("scheduler %s leads, epoch %d", self._identity, self._epoch)
 
     def _dispatch(self) -> None:
         if self._epoch is None:
             return
-        workers = services.alive(self._db, "worker", within_seconds=10)
+        workers = services.alive(self._db, "worker", within_seconds=WORKER_SECONDS)
         dispatch(batches.runnable(self._db), workers, self._queue, self._at_once, self._task_seconds)
 
     def _reap(self) -> None:
         if self._epoch is None:
             return
         if count := claims.reap(self._db):
+            self._metrics.reaped.inc(count)
             log.warning("%d jobs came back from workers whose lease ran out", count)
         batches.expire_overdue(self._db)
+        self._tell_endings()
 
     def _beat(self) -> None:
         detail = {"leads": self._epoch is not None, "epoch": self._epoch}
@@ -136,9 +150,12 @@ class Scheduler:
         epoch = self._epoch
         if epoch is None:
             self._paced = None
-        elif self._paced is None or self._paced[0] != epoch:
+            return
+        if self._paced is None or self._paced[0] != epoch:
             self._paced = (epoch, self._pacing())
-        self._metrics.show(self._paced[1].look() if self._paced else [])
+        made = self._paced[1].look()
+        workers = services.alive(self._db, "worker", within_seconds=WORKER_SECONDS)
+        self._metrics.show_batches(OpenBatches(batches.open_work(self._db), made, len(workers)))
 
     async def _control(self) -> None:
         async with AsyncExitStack() as stack:
@@ -158,6 +175,7 @@ class Scheduler:
             try:
                 if self._epoch is not None:
                     readings = [await self._reading(ledger) for ledger in ledgers]
+                    self._metrics.show_pools(readings)
                     if paced := self._paced:
                         paced[1].note(readings)
                     journal.note(readings)
@@ -195,6 +213,10 @@ class Scheduler:
                 await ledger.snapshot()
             finally:
                 await ledger.aclose()
+
+    def _tell_endings(self) -> None:
+        if self._epoch is not None and self._endings is not None:
+            self._endings.look()
 
     def _sign_off(self) -> None:
         try:

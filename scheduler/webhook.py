@@ -9,6 +9,7 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 import httpx2
+from prometheus_client import Counter
 from tenacity import (
     Retrying,
     before_sleep_log,
@@ -44,6 +45,10 @@ class Webhook:
 
     def __init__(self, url: str | None) -> None:
         self._url = url
+        self.alerts = Counter(
+            "tickets_batch_scheduler_alerts", "Alerts by whether the webhook took them.", ["outcome"], registry=None
+        )
+        self._told, self._not_told = (self.alerts.labels(outcome) for outcome in ("told", "not_told"))
         self._waiting: queue.Queue[Mapping[str, Any] | None] = queue.Queue(WAITING)
         self._leaving = threading.Event()
         self._thread = threading.Thread(target=self._run, name="webhook", daemon=True)
@@ -67,6 +72,7 @@ class Webhook:
             except queue.Full:
                 log.warning("an alert was not told: %d newer ones are waiting", WAITING)
                 self._waiting.get_nowait()
+                self._not_told.inc()
             else:
                 return
 
@@ -83,9 +89,13 @@ class Webhook:
             try:
                 again(self._post, alert)
             except UserError as error:
+                self._not_told.inc()
                 log.error("an alert was not told: %s", error)
             except Exception:
+                self._not_told.inc()
                 log.exception("an alert was not told")
+            else:
+                self._told.inc()
 
     def _post(self, alert: Mapping[str, Any]) -> None:
         url = str(self._url)

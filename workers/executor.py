@@ -9,7 +9,7 @@ import contextlib
 import logging
 import random
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -28,6 +28,7 @@ from workers.endpoint import Endpoint
 from workers.flight import Flight
 from workers.forever import for_ever
 from workers.leases import Leases
+from workers.metrics import Held
 from workers.pools import ASK_AGAIN_SECONDS, Granted, Pools, Refused
 from workers.watch import Watch
 from workers.writer import Writer
@@ -43,7 +44,7 @@ UNWRITTEN = 32  # finishes not yet in SQL at which admission waits: what a kill 
 
 
 class Executor:
-    """Works on one batch at a time. All methods run on one event loop."""
+    """Works on one batch at a time. All methods run on one event loop; `note` is told on it how each job ended."""
 
     def __init__(
         self,
@@ -55,11 +56,13 @@ class Executor:
         monotonic: Callable[[], float] = time.monotonic,
         *,
         deadline_grace_seconds: float,
+        note: Callable[[Finish], None] = lambda finish: None,
     ) -> None:
         self._pools = Pools(endpoints)
         self._policy = policy
         self._monotonic = monotonic
         self._grace_seconds = deadline_grace_seconds
+        self._note = note
         self._leases = Leases(db, worker, lease_seconds, self._lose)
         self._writer = Writer(db, self._let_go)
         self._watch = Watch(db, monotonic)
@@ -78,6 +81,11 @@ class Executor:
     def in_flight(self) -> int:
         """Requests at the engines now."""
         return len(self._flights)
+
+    def held(self) -> Held:
+        """What this process holds now; for any thread."""
+        in_flight = Counter(flight.endpoint.pool.name for flight in list(self._flights.values()))
+        return Held(in_flight, len(self._waiting), self._writer.backlog)
 
     def open(self) -> None:
         """Begin to write, to renew and to watch."""
@@ -233,6 +241,7 @@ class Executor:
         """Hand a finish to the writer; from one that blocks its batch on, no other job of that batch is started."""
         if isinstance(finish.outcome, Requeued) and finish.outcome.blocked:
             self._blocking[finish.job.id] = finish.job.batch_id
+        self._note(finish)
         self._writer.put(finish)
 
     async def _return_waiting(self) -> None:

@@ -17,6 +17,7 @@ from celery.worker import state as celery_state
 from jobs.store import services
 from jobs.store.database import Database
 from jobs.store.errors import StoreConflict, StoreUnavailable
+from scheduler.scrape import served
 from tickets_batch.errors import UserError
 from tickets_batch.settings import Settings, reveal
 from workers.app import TASK, create_app
@@ -29,7 +30,10 @@ CELERY_STOP_SECONDS = 5.0
 
 
 def run(settings: Settings, stop: threading.Event) -> None:
-    """Work until `stop` is set, then end gracefully. Raises UserError when Redis or the database is not there."""
+    """Work until `stop` is set, then end gracefully. Raises UserError when Redis or the database is not there.
+
+    Also where the metrics cannot be served.
+    """
     identity = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
     db = Database.open(settings.effective_database_url)
     runtime = Runtime(settings, db, identity)
@@ -40,9 +44,10 @@ def run(settings: Settings, stop: threading.Event) -> None:
     celery.start()
     log.info("worker %s is at work", identity)
     try:
-        while not stop.wait(0.5):
-            if not celery.is_alive():
-                raise UserError("the Celery worker ended by itself: its log says why")
+        with served(runtime.metrics.registry, settings.worker.metrics_listen, "worker.metrics_listen"):
+            while not stop.wait(0.5):
+                if not celery.is_alive():
+                    raise UserError("the Celery worker ended by itself: its log says why")
     finally:
         runtime.stop(settings.worker.stop_grace_seconds)
         celery_state.should_stop = os.EX_OK  # type: ignore[assignment]  # Celery declares it None

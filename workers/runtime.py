@@ -16,6 +16,7 @@ from workers.client import ModelClient
 from workers.endpoint import Endpoint
 from workers.executor import Executor
 from workers.gate import Gate
+from workers.metrics import Held, Metrics
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +36,7 @@ class Runtime:
         self._thread = threading.Thread(target=self._loop.run_forever, name="loop", daemon=True)
         self._executor: Executor | None = None
         self._endpoints: dict[str, Endpoint] = {}
+        self.metrics = Metrics(self._endpoints, self._held)
         self.batch_id: str | None = None  # what the current task drives
 
     def start(self) -> None:
@@ -74,6 +76,9 @@ class Runtime:
         blocked = {name: why for name, endpoint in self._endpoints.items() if (why := endpoint.health.blocked)}
         return {"batch": self.batch_id, "in_flight": in_flight, "estimates": estimates, "blocked": blocked}
 
+    def _held(self) -> Held:
+        return self._executor.held() if self._executor else Held({}, 0, 0)
+
     async def _open(self) -> None:
         redis_url = reveal(self._settings.redis_url or "")
         for pool in self._settings.pool:
@@ -92,6 +97,7 @@ class Runtime:
             self._worker,
             lease_seconds,
             deadline_grace_seconds=self._settings.deadline_grace_seconds,
+            note=self.metrics.note,
         )
         self._executor.open()
 

@@ -4,17 +4,19 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from jobs.intake.formats import FORMATS
 from jobs.intake.text import shown
 from tickets_batch.errors import UserError
 from tickets_batch.settings import Source
 
 SHOWN_COLUMNS = 30
-PARTS = ("id", "subject", "body", "created_at", "priority", "urgent")
+PARTS = ("id", "subject", "body", "created_at", "updated_at", "priority", "urgent")
 USUAL_NAMES = {
     "id": ("ticket id", "ticket_id", "key", "issue key", "number", "ticket", "custom_id"),
     "subject": ("title", "summary"),
     "body": ("description", "text", "message", "content", "comment", "description_text"),
     "created_at": ("created", "created at", "created time", "date", "timestamp", "opened at"),
+    "updated_at": ("updated", "updated at", "last update time", "modified", "last modified"),
     "priority": ("urgency",),
     "urgent": ("priority", "urgency"),
 }
@@ -22,31 +24,42 @@ USUAL_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The column name of each part that a source is asked for, and the parts that it must have."""
+    """The names under which each part is looked for, in order, and the parts that a source must have."""
 
-    names: Mapping[str, str]
+    names: Mapping[str, tuple[str, ...]]
     required: frozenset[str]
+    product: str | None = None  # whose export it should be
 
     @classmethod
     def of(cls, source: Source, *, needs_created_at: bool) -> "Wanted":
-        """What the settings ask for: what they name must be there, a subject that they do not name may be missing."""
+        """What the settings ask for: what they name must be there, a subject that they do not name may be missing.
+
+        A format knows its own names, over which those of the settings stand; its exports need not hold any body.
+        """
         columns = source.columns
-        names = {part: name for part, name in columns if name is not None}
-        required = {"id", "body"} | (columns.model_fields_set & {"subject", "priority"} & names.keys())
+        known = FORMATS[source.format] if source.format else None
+        given = columns.model_fields_set
+        names = dict(known.names) if known else {}
+        names |= {part: (name,) for part, name in columns if name is not None and (known is None or part in given)}
+        named = given & {"subject", "body", "updated_at", "priority"} & names.keys()
+        required = named | ({"id", "subject"} if known else {"id", "body"})
         if source.urgent is not None:
-            names["urgent"] = source.urgent.column
+            names.pop("priority", None)
+            names["urgent"] = (source.urgent.column,)
             required.add("urgent")
-        return cls(names, frozenset(required | {"created_at"} if needs_created_at else required))
+        return cls(names, frozenset(required | {"created_at"} if needs_created_at else required), source.format)
 
     def refuse_missing(self, where: str, present: Iterable[str], found: Sequence[str]) -> None:
         """Raise UserError, one line, when a required part is not `present`; it names the columns `found`."""
         missing = [part for part in PARTS if part in self.required and part not in set(present)]
         if not missing:
             return
-        said = "; ".join(_missing(part, self.names[part], found) for part in missing)
+        said = "; ".join(_missing(part, self.names[part][0], found) for part in missing)
         names = ", ".join(shown(name) for name in found[:SHOWN_COLUMNS])
         more = f" and {len(found) - SHOWN_COLUMNS} more" if len(found) > SHOWN_COLUMNS else ""
         way_out = f"set [source] {'urgent' if missing == ['urgent'] else 'columns'}"
+        if self.product is not None:
+            way_out = f"is it an export of {self.product}? {way_out}"
         if "created_at" in missing:
             way_out += ", or take every row whatever its date with --all"
         raise UserError(f"{where}: {said}; its columns are: {names or 'none'}{more}; {way_out}")
@@ -54,32 +67,38 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """Where each part stands in a row of cells; a name that the header repeats has several places."""
+    """Where each part stands in a row of cells; one that is found under several names, or a repeated one, has several.
+
+    `repeated` are the names that the header repeats, with how often.
+    """
 
     by_part: Mapping[str, tuple[int, ...]]
     width: int
+    repeated: Mapping[str, int]
 
     @property
     def reach(self) -> int:
         """How many cells a row needs to hold the first place of every part."""
         return max(places[0] for places in self.by_part.values()) + 1
 
-    @property
-    def repeated(self) -> Mapping[str, int]:
-        """The parts whose column the header repeats, with how often."""
-        return {part: len(places) for part, places in self.by_part.items() if len(places) > 1}
-
 
 def positions(wanted: Wanted, header: Sequence[str]) -> Positions:
     """The places of the wanted columns: by exact name, else whatever its case and the white space around it."""
     by_part: dict[str, tuple[int, ...]] = {}
-    for part, name in wanted.names.items():
-        places = tuple(place for place, cell in enumerate(header) if cell == name)
-        if not places:
-            places = tuple(place for place, cell in enumerate(header) if _folded(cell) == _folded(name))
-        if places:
-            by_part[part] = places
-    return Positions(by_part, len(header))
+    repeated: dict[str, int] = {}
+    for part, names in wanted.names.items():
+        for name in names:
+            places = _places(name, header)
+            if len(places) > 1:
+                repeated[name] = len(places)
+            if places:
+                by_part[part] = (*by_part.get(part, ()), *places)
+    return Positions(by_part, len(header), repeated)
+
+
+def _places(name: str, header: Sequence[str]) -> tuple[int, ...]:
+    exact = tuple(place for place, cell in enumerate(header) if cell == name)
+    return exact or tuple(place for place, cell in enumerate(header) if _folded(cell) == _folded(name))
 
 
 def _missing(part: str, name: str, found: Sequence[str]) -> str:

@@ -82,8 +82,8 @@ class CsvRows:
     def _what_was_found(self, separator: str, short_rows: int) -> Iterator[str]:
         if separator != ",":
             yield f"the separator is a {SEPARATORS[separator]}"
-        for part, times in self._positions.repeated.items():
-            yield f'the column "{self._wanted.names[part]}" is there {times} times: the first that is not empty counts'
+        for name, times in self._positions.repeated.items():
+            yield f'the column "{name}" is there {times} times: the first that is not empty counts'
         if short_rows:
             yield f"rows that end before the header does, behind every column that is used: {short_rows:,}"
 
@@ -181,7 +181,10 @@ def _wrong_width(cells: Sequence[str], places: Positions) -> str | None:
 
 
 def _record(line: int, cells: Sequence[str], places: Positions) -> Record:
-    parts = {part: _cell(cells, where) for part, where in places.by_part.items()}
+    parts: dict[str, object] = {part: _cell(cells, where) for part, where in places.by_part.items()}
+    where = places.by_part.get("urgent", ())
+    if len(where) > 1:
+        parts["urgent"] = [cells[place] for place in where if place < len(cells)]
     return Record.of(line, parts)
 
 

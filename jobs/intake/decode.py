@@ -82,10 +82,13 @@ class TextLines:
             while line and line[-1] != self._newline:
                 line = self._read()
             raise LineTooLong(f"the line is longer than {LINE_LIMIT_CHARACTERS:,} characters")
-        if not line.isascii() and _ESCAPED.search(line):
-            self.fallback_lines += 1
-            return line.translate(_WINDOWS_1252)
-        return line
+        return self._mended(line)
+
+    def piece(self, characters: int) -> str:
+        """The next characters whatever the lines in them, empty at the end; `number` grows by their line ends."""
+        piece = self._read(characters)
+        self.number += piece.count(self._newline)
+        return self._mended(piece)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -100,9 +103,16 @@ class TextLines:
         """Close the file."""
         self._text.close()
 
-    def _read(self) -> str:
+    def _mended(self, text: str) -> str:
+        if not text.isascii() and _ESCAPED.search(text):
+            self.fallback_lines += 1
+            return text.translate(_WINDOWS_1252)
+        return text
+
+    def _read(self, characters: int | None = None) -> str:
+        """A line, or so many characters."""
         try:
-            return self._text.readline(LINE_LIMIT_CHARACTERS)
+            return self._text.readline(LINE_LIMIT_CHARACTERS) if characters is None else self._text.read(characters)
         except EOFError as error:
             raise UserError(
                 f"{self._path} is cut off after line {self.number:,} (gzip without its end): export or copy it again"

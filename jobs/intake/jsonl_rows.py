@@ -1,7 +1,7 @@
 """The rows of a JSONL file: one object a line, nested fields by dotted paths."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 
@@ -15,7 +15,7 @@ ABSENT = object()
 LOOKED_AT_LINES = 100  # enough to tell a field that is never there from one that is left out where it is empty
 
 # Numbers stay the text that they are in the file: an id keeps every digit, and none is too long to be read.
-_DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
+DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
 
 
 class JsonlRows:
@@ -34,10 +34,10 @@ class JsonlRows:
         present: set[str] = set()
         reason = ""
         with open_lines(path) as text:
-            for _, row in islice(_rows(text), LOOKED_AT_LINES):
+            for _, row in islice(objects_by_line(text), LOOKED_AT_LINES):
                 if isinstance(row, dict):
-                    found |= dict.fromkeys(_paths(row))
-                    present |= {part for part, name in wanted.names.items() if _field(row, name, ABSENT) is not ABSENT}
+                    found |= dict.fromkeys(paths(row))
+                    present |= present_parts(row, wanted.names)
                 else:
                     reason = reason or row
             if reason and not found:
@@ -46,15 +46,15 @@ class JsonlRows:
 
     def __iter__(self) -> Iterator[Record | Rejection]:
         with open_lines(self._path) as text:
-            for line, row in _rows(text):
+            for line, row in objects_by_line(text):
                 yield self._record(line, row) if isinstance(row, dict) else Rejection(line, row)
             self.notes = text.notes
 
     def _record(self, line: int, row: dict[str, object]) -> Record:
-        return Record.of(line, {part: _field(row, name) for part, name in self._names.items()})
+        return Record.of(line, {part: first_field(row, names) for part, names in self._names.items()})
 
 
-def _rows(text: TextLines) -> Iterator[tuple[int, dict[str, object] | str]]:
+def objects_by_line(text: TextLines) -> Iterator[tuple[int, dict[str, object] | str]]:
     """Each line's number with its object, or with the reason why it has none; blank lines are left out."""
     while True:
         try:
@@ -70,7 +70,7 @@ def _rows(text: TextLines) -> Iterator[tuple[int, dict[str, object] | str]]:
 
 def _object(line: str) -> dict[str, object] | str:
     try:
-        value = _DECODER.decode(line)
+        value = DECODER.decode(line)
     except json.JSONDecodeError as error:
         return f"not valid JSON: {error.msg.removesuffix(' at')} at column {error.colno}"
     except RecursionError:
@@ -78,25 +78,47 @@ def _object(line: str) -> dict[str, object] | str:
     return value if isinstance(value, dict) else "not a JSON object"
 
 
-def _field(row: dict[str, object], name: str, absent: object = None) -> object:
-    """The field of that name, else what its dotted path leads to through objects and places in lists, else `absent`."""
+def present_parts(row: dict[str, object], names: Mapping[str, tuple[str, ...]]) -> set[str]:
+    """The parts of which a field is there, be it empty."""
+    return {part for part, paths in names.items() if any(_field(row, path) is not ABSENT for path in paths)}
+
+
+def first_field(row: dict[str, object], names: tuple[str, ...]) -> object:
+    """The first field of these names that holds something, else None."""
+    found = (_field(row, name) for name in names)
+    return next((value for value in found if value is not ABSENT and value is not None and value != ""), None)
+
+
+def _field(row: dict[str, object], name: str) -> object:
+    """The field of that name, else what its dotted path leads to, else ABSENT.
+
+    A step is a name in an object, a place in a list, or the id in a list of objects with `id` and `value`.
+    """
     if name in row:
         return row[name]
     value: object = row
     for step in name.split("."):
         if isinstance(value, dict):
-            value = value.get(step, absent)
-        elif isinstance(value, list) and step.isdecimal() and int(step) < len(value):
-            value = value[int(step)]
+            value = value.get(step, ABSENT)
+        elif isinstance(value, list):
+            value = _item(value, step)
         else:
-            return absent
+            return ABSENT
     return value
 
 
-def _paths(row: dict[str, object], prefix: str = "", depth: int = 3) -> Iterator[str]:
+def _item(items: list[object], step: str) -> object:
+    if step.isdecimal() and int(step) < len(items):
+        return items[int(step)]
+    named = (item["value"] for item in items if isinstance(item, dict) and item.get("id") == step and "value" in item)
+    return next(named, ABSENT)
+
+
+def paths(row: dict[str, object], prefix: str = "", depth: int = 3) -> Iterator[str]:
+    """The dotted names of a row's fields."""
     for name, value in row.items():
         if isinstance(value, dict) and depth > 1:
-            yield from _paths(value, f"{prefix}{name}.", depth - 1)
+            yield from paths(value, f"{prefix}{name}.", depth - 1)
         else:
             yield prefix + name
 

@@ -42,12 +42,13 @@ class Record:
     created_at: object = None
     priority: object = None
     urgent: object = None
+    updated_at: object = None
 
     @classmethod
     def of(cls, line: int, parts: Mapping[str, object]) -> Self:
-        """The record of a row by its parts, of which all but the id and the body may be missing."""
-        others = (parts.get(part) for part in ("created_at", "priority", "urgent"))
-        return cls(line, parts["id"], parts.get("subject"), parts["body"], *others)
+        """The record of a row by its parts, of which all but the id may be missing."""
+        others = (parts.get(part) for part in ("subject", "body", "created_at", "priority", "urgent", "updated_at"))
+        return cls(line, parts["id"], *others)
 
 
 class Unusable(ValueError):

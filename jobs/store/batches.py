@@ -126,6 +126,13 @@ def newest_first(db: Database, limit: int = 50) -> list[Batch]:
         return [_batch(row) for row in connection.execute(_newest(_shown(Batch)).limit(limit))]
 
 
+def ended_since(db: Database, instant: datetime) -> list[Batch]:
+    """The batches that have ended at that instant or later, in the order of their ends. Raises StoreUnavailable."""
+    ended = _shown(Batch).where(batches.c.finished_at >= instant).order_by(batches.c.finished_at, batches.c.id)
+    with db.read() as connection:
+        return [_batch(row) for row in connection.execute(ended)]
+
+
 def resolve(db: Database, text: str) -> str:
     """The id that a person means: an id, the beginning of exactly one (`batch_` may be left out), or `latest`.
 

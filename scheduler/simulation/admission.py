@@ -136,11 +136,17 @@ class Admission(Policy):
         """Whether the pool's hours let batch into the shared part now."""
         return True
 
+    def is_held_out(self) -> bool:
+        """Whether batch is to stay at its floor now, whatever the load."""
+        return False
+
     def decided(self, decision: Decision) -> None:
         """Take note of what was decided for the next half second."""
 
     def _tick(self) -> None:
-        decision = self._limit.decide(self._load(), self.world.now, is_open=self.is_open())
+        decision = self._limit.decide(
+            self._load(), self.world.now, is_open=self.is_open(), is_held_out=self.is_held_out()
+        )
         self.book.publish(decision.published, LIMIT_MS, 1, self._now_ms())
         self.decided(decision)
         if decision.pull_back:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from scheduler.capacity import NOTHING, Amount
+from scheduler.holdout import is_held_out
 from scheduler.hours import SharedHours
 from scheduler.limit import Decision
 from scheduler.load_meter import MeanLoad
@@ -28,7 +29,8 @@ class Night:
     """What is played. `chat` is in order, in seconds from `starts_at`; the instants are aware.
 
     At the deadline nothing more is admitted, and what is in flight is withdrawn `grace_seconds` later. Without one the
-    night lasts until the last ticket is done. The same `seed` gives the same night.
+    night lasts until the last ticket is done. The same `seed` gives the same night. `holdout` is the share of the
+    minutes that are held out.
     """
 
     site: Site
@@ -40,6 +42,7 @@ class Night:
     grace_seconds: float = GRACE_SECONDS
     seed: int = 1
     priority: int = 0
+    holdout: float = 0.0
 
     def __post_init__(self) -> None:
         if self.starts_at.tzinfo is None or (self.deadline_at is not None and self.deadline_at.tzinfo is None):
@@ -174,6 +177,9 @@ class _Shift(Admission):
             self._is_open = hours.is_open(now)
             self._hours_change_at = math.inf if change_at is None else (change_at - self._starts_at).total_seconds()
         return self._is_open
+
+    def is_held_out(self) -> bool:
+        return is_held_out(self._night.site.name, self._instant(), self._night.holdout)
 
     def decided(self, decision: Decision) -> None:
         self._account()

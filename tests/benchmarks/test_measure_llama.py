@@ -33,6 +33,7 @@ TICKETS = int(os.environ.get("MEASURED_TICKETS", "300"))
 FIRST = 3 * SLOTS  # tickets that do not count: each slot has read what all share by then
 AGREES_WITHIN = 0.2
 PATIENCE_SECONDS = 900.0
+LOOK_SECONDS = 0.5  # seldom: the model needs the cores
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +105,11 @@ def batch_of(settings: Settings) -> Iterator[Run]:
             batch = batches.get(db, batch_id)
             return batch.succeeded + batch.failed
 
-        first = wait_until(lambda: done() >= FIRST and done(), "the first tickets", PATIENCE_SECONDS)
+        first = wait_until(lambda: done() >= FIRST and done(), "the first tickets", PATIENCE_SECONDS, LOOK_SECONDS)
         began = time.monotonic()
-        last = wait_until(lambda: done() >= TICKETS - SLOTS and done(), "the last tickets", PATIENCE_SECONDS)
+        last = wait_until(
+            lambda: done() >= TICKETS - SLOTS and done(), "the last tickets", PATIENCE_SECONDS, LOOK_SECONDS
+        )
         yield Run(last - first, time.monotonic() - began)
 
 

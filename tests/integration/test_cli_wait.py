@@ -27,25 +27,30 @@ from tests.support.valkey import ValkeyServer
 from tickets_batch.cli import wait
 from tickets_batch.cli.ending import ending_in_words, exit_code
 from tickets_batch.cli.ledgers import Ledgers
+from tickets_batch.cli.live import watch
+from tickets_batch.cli.live.look import Look
 from tickets_batch.cli.wait import NobodyWorks, Waiting
-from tickets_batch.progress import Reading
 from tickets_batch.settings import Settings
 
 ENOUGH_LOOKS = 200
 
 
 class Recorder:
-    """A display that remembers; it can end the batch after so many looks."""
+    """A display that remembers; it can end the batch after so many looks. What begins to be amiss counts as said."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
-        self.readings: list[Reading] = []
+        self.looks: list[Look] = []
         self.after: dict[int, Any] = {}
 
-    def show(self, reading: Reading) -> None:
-        self.readings.append(reading)
-        assert len(self.readings) < ENOUGH_LOOKS, self.said
-        if act := self.after.get(len(self.readings)):
+    def show(self, look: Look) -> None:
+        known = self.looks[-1].notes if self.looks else ()
+        self.looks.append(look)
+        for note in look.notes:
+            if note not in known:
+                self.say(note)
+        assert len(self.looks) < ENOUGH_LOOKS, self.said
+        if act := self.after.get(len(self.looks)):
             act()
 
     def say(self, line: str) -> None:
@@ -60,6 +65,7 @@ class Recorder:
 @pytest.fixture
 def db(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
     monkeypatch.setattr(wait, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(watch, "SELDOM_SECONDS", 0.0)
     monkeypatch.setattr(wait, "UNNOTICED_SECONDS", 0.05)
     monkeypatch.setattr(wait, "GONE_SECONDS", 0.3)
     monkeypatch.setattr(wait, "BLOCKED_SECONDS", 0.3)
@@ -107,8 +113,10 @@ def test_it_returns_the_batch_when_it_has_ended(db: Database, batch: Batch, ledg
     beat(db, "scheduler", "worker")
     shown.after[3] = lambda: batches.cancel(db, batch.id)
     assert waiting(db, batch, ledgers, shown).state is BatchState.CANCELLED
-    assert shown.readings[0] == Reading(total=3, done=0, failed=0, permits=None, limit=None)
-    assert shown.readings[-1].done == 3
+    first, last = shown.looks[0], shown.looks[-1]
+    assert (first.batch.pending, [pool.reading for pool in first.pools]) == (3, [None])
+    assert (last.batch.cancelled, last.notes) == (3, ())
+    assert [event.kind for event in last.events] == ["cancelled", "cancelling", "submitted"]
     assert shown.said == ["no Redis has been started here yet"]
 
 
@@ -130,7 +138,10 @@ def test_chat_is_shown_and_a_blind_pool_is_said_once(
     shown.after[5] = lambda: batches.cancel(db, batch.id)
     with Ledgers(settings) as ledgers:
         Waiting(db, batch.id, ledgers, settings, shown, remedy="start them").until_it_ends()
-    assert (shown.readings[0].chat, shown.readings[0].permits, shown.readings[0].limit) == (1, 0, 1)
+    (pool,) = shown.looks[0].pools
+    assert pool.reading is not None
+    assert (pool.reading.chat.slots, pool.reading.snapshot.batch.slots, pool.reading.limit.slots) == (1, 0, 1)
+    assert pool.target_seconds == settings.pool[0].ttft_target_seconds
     assert [line.split(":")[0] for line in shown.said] == ["pool gpu"]
     assert "add a [[pool.signal]]" in shown.said[0]
 
@@ -170,7 +181,6 @@ def test_a_blocked_batch_without_a_deadline_is_left_after_a_while(
     ended = waiting(db, batch, ledgers, shown)
     assert (ended.blocked, exit_code(ended)) == ("HTTP 401: the key is wrong", 6)
     assert "blocked: HTTP 401: the key is wrong; goes on by itself when that works" in shown.said
-    assert shown.readings[-1].note == "running, blocked: HTTP 401: the key is wrong"
 
 
 def test_with_a_deadline_a_blocked_batch_has_until_then(

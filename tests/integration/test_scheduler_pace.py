@@ -4,15 +4,17 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
+from prometheus_client import CollectorRegistry
 
-from jobs.store import forecasts
+from jobs.store import claims, forecasts
 from jobs.store.database import Database
 from scheduler import service
 from scheduler.dispatch import Task
-from scheduler.metrics import Metrics, served
+from scheduler.scrape import served
 from scheduler.service import Scheduler
 from tests.support.store import claim, submit, succeed
 from tests.support.valkey import ValkeyServer
@@ -22,6 +24,7 @@ from tickets_batch.local.ports import free_port
 from tickets_batch.settings import Pool, Settings
 from tickets_batch.settings import Scheduler as SchedulerSettings
 
+KEY = "scheduler.metrics_listen"
 GPU = {
     "name": "gpu",
     "base_url": "http://127.0.0.1:9/v1",
@@ -48,8 +51,12 @@ class Watched:
     url: str
 
     def page(self) -> str:
-        with urlopen(self.url, timeout=10) as answer:
-            page: str = answer.read().decode()
+        """What it shows; nothing before it listens."""
+        try:
+            with urlopen(self.url, timeout=10) as answer:
+                page: str = answer.read().decode()
+        except URLError:
+            return ""
         return page
 
 
@@ -80,14 +87,26 @@ def test_a_batch_is_shown_until_it_ends(watched: Watched) -> None:
     wait_until(lambda: batch_id not in watched.page(), "its leaving", timeout_seconds=30)
 
 
+def test_tickets_taken_back_from_a_silent_worker_are_counted(watched: Watched) -> None:
+    batch_id = submit(watched.database, 3).batch_id
+    claims.claim(watched.database, batch_id, 2, "worker-1", lease_seconds=0.1)
+    wait_until(lambda: "tickets_batch_scheduler_reaped_total 2.0" in watched.page(), "both", timeout_seconds=30)
+
+
+def test_a_pool_is_shown_as_its_ledger_has_it(watched: Watched) -> None:
+    shown = 'tickets_batch_pool_condition{condition="blind",pool="gpu"} 1.0'
+    wait_until(lambda: shown in watched.page(), "a pool that nothing tells of", timeout_seconds=30)
+    assert 'tickets_batch_pool_floor_slots{pool="gpu"} 2.0' in watched.page()
+
+
 def test_an_address_that_is_taken_is_said_in_one_line() -> None:
     listen = f"127.0.0.1:{free_port()}"
     refused = pytest.raises(UserError, match="metrics_listen: cannot listen")
-    with served(Metrics(), listen), refused, served(Metrics(), listen):
+    with served(CollectorRegistry(), listen, KEY), refused, served(CollectorRegistry(), listen, KEY):
         pass
 
 
 def test_without_an_address_nothing_listens() -> None:
     before = threading.active_count()
-    with served(Metrics(), None):
+    with served(CollectorRegistry(), None, KEY):
         assert threading.active_count() == before

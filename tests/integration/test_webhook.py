@@ -51,12 +51,19 @@ def address() -> Iterator[Address]:
     there.server.server_close()
 
 
+def counted(webhook: Webhook) -> dict[str, float]:
+    """What Prometheus sees of it."""
+    (family,) = webhook.alerts.collect()
+    return {one.labels["outcome"]: one.value for one in family.samples if one.name.endswith("_total")}
+
+
 def test_alerts_come_in_order(address: Address) -> None:
     with Webhook(address.url) as webhook:
         for number in range(5):
             webhook.tell({"number": number})
         wait_until(lambda: len(address.got) == 5, "all five")
     assert address.got == list(range(5))
+    assert counted(webhook) == {"told": 5, "not_told": 0}
 
 
 @pytest.mark.parametrize("status", [500, 503, 429, 408])
@@ -76,20 +83,22 @@ def test_what_will_never_be_taken_comes_once(address: Address, caplog: pytest.Lo
         wait_until(lambda: "answers 404" in caplog.text, "a line in the log")
     assert address.got == [1]
     assert "secret" not in caplog.text
+    assert counted(webhook) == {"told": 0, "not_told": 1}
 
 
 def test_an_address_that_does_not_answer_holds_nobody_up(address: Address) -> None:
     address.may_answer.clear()
-    began = time.monotonic()
     with Webhook(address.url) as webhook:
         webhook.tell({"number": 0})
         wait_until(lambda: address.got == [0], "the first on its way")
+        began = time.monotonic()
         for number in range(1, WAITING + 51):
             webhook.tell({"number": number})
+        assert time.monotonic() - began < 5
         address.may_answer.set()
-        wait_until(lambda: address.got[-1] == WAITING + 50, "the last")
+        wait_until(lambda: address.got[-1] == WAITING + 50, "the last", timeout_seconds=60)
     assert address.got == [0, *range(51, WAITING + 51)]  # those that waited longest made room
-    assert time.monotonic() - began < 60
+    assert counted(webhook) == {"told": WAITING + 1, "not_told": 50}
 
 
 def test_leaving_does_not_wait_for_who_is_away(caplog: pytest.LogCaptureFixture) -> None:

@@ -9,6 +9,7 @@ from packaging.requirements import Requirement
 from tests.support.requirements import (
     DEV,
     RUNTIME,
+    SERVER,
     WEIGHTS,
     NotAPin,
     all_groups,
@@ -20,10 +21,14 @@ from tests.support.requirements import (
 )
 
 HASH = "--hash=sha256:" + "0" * 64
-ASKED = {RUNTIME: ("build",), DEV: all_groups()}
+ASKED: dict[Path, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    RUNTIME: (("embedded", "demo"), ("build",)),
+    SERVER: (("flower",), ("build",)),
+    DEV: (("embedded", "demo", "flower"), all_groups()),
+}
 
 
-@pytest.mark.parametrize("file", [RUNTIME, DEV, WEIGHTS], ids=lambda path: path.name)
+@pytest.mark.parametrize("file", [RUNTIME, SERVER, DEV, WEIGHTS], ids=lambda path: path.name)
 def test_every_line_is_a_name_a_version_or_a_hash(file: Path) -> None:
     found = pins(file)
     assert found
@@ -48,10 +53,11 @@ def test_anything_else_would_be_found(text: str) -> None:
         read_pins(text)
 
 
-@pytest.mark.parametrize("file", [RUNTIME, DEV], ids=lambda path: path.name)
+@pytest.mark.parametrize("file", [RUNTIME, SERVER, DEV], ids=lambda path: path.name)
 def test_everything_asked_for_is_pinned_within_its_range(file: Path) -> None:
     found = pins(file)
-    asked = asked_for(groups=ASKED[file])
+    extras, groups = ASKED[file]
+    asked = asked_for(extras=extras, groups=groups)
     assert len(asked) > 15
     for requirement in asked:
         pin = found.get(canonical(requirement.name))
@@ -59,15 +65,17 @@ def test_everything_asked_for_is_pinned_within_its_range(file: Path) -> None:
         assert requirement.specifier.contains(pin.version), f"{requirement} does not take {pin.version}: make lock"
 
 
-@pytest.mark.parametrize("file", [RUNTIME, DEV], ids=lambda path: path.name)
+@pytest.mark.parametrize("file", [RUNTIME, SERVER, DEV], ids=lambda path: path.name)
 def test_nothing_is_pinned_for_a_dependency_that_is_gone(file: Path) -> None:
-    asked = {canonical(requirement.name) for requirement in asked_for(groups=ASKED[file])}
+    extras, groups = ASKED[file]
+    asked = {canonical(requirement.name) for requirement in asked_for(extras=extras, groups=groups)}
     assert {pin.name for pin in pins(file).values() if pin.via_project} == asked
 
 
-def test_the_runtime_pins_are_those_of_development() -> None:
+@pytest.mark.parametrize("file", [RUNTIME, SERVER], ids=lambda path: path.name)
+def test_the_pins_are_those_of_development(file: Path) -> None:
     dev = pins(DEV)
-    assert {name: pin.version for name, pin in pins(RUNTIME).items()}.items() <= {
+    assert {name: pin.version for name, pin in pins(file).items()}.items() <= {
         name: pin.version for name, pin in dev.items()
     }.items()
 
@@ -83,7 +91,10 @@ def test_the_weights_are_pinned_as_asked_for() -> None:
 def test_what_a_pinned_distribution_needs_is_pinned_too() -> None:
     """As far as the distributions are installed here: what this machine does not need it cannot tell."""
     found = pins(DEV)
-    extras = {canonical(requirement.name): requirement.extras for requirement in asked_for(groups=all_groups())}
+    extras = {
+        canonical(requirement.name): requirement.extras
+        for requirement in asked_for(extras=ASKED[DEV][0], groups=all_groups())
+    }
     looked_at = 0
     for pin in found.values():
         try:

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -56,19 +57,20 @@ def read_file(
     columns: Columns | None = None,
     day: Day = DAY,
     every_row: bool = False,
+    **more: Any,
 ) -> Read:
-    """Write `content` to a file of that name and read it as a source."""
+    """Write `content` to a file of that name and read it as a source; `more` are other settings of it."""
     path = folder / name
     path.write_bytes(content.encode() if isinstance(content, str) else content)
-    settings = SourceSettings(path=str(path), columns=columns or Columns())
+    settings = SourceSettings(path=str(path), columns=columns or Columns(), **more)
     return read(open_source(settings, day, every_row=every_row))
 
 
 @contextmanager
-def refused(*parts: str) -> Iterator[None]:
+def refused(*parts: str) -> Iterator[pytest.ExceptionInfo[UserError]]:
     """The block must raise a UserError of one line that contains all `parts`."""
     with pytest.raises(UserError) as caught:
-        yield
+        yield caught
     message = str(caught.value)
     assert "\n" not in message
     for part in parts:

@@ -11,7 +11,9 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-RUNTIME, DEV, WEIGHTS = (CHECKOUT / "requirements" / f"{name}.txt" for name in ("runtime", "dev", "weights"))
+RUNTIME, SERVER, DEV, WEIGHTS = (
+    CHECKOUT / "requirements" / f"{name}.txt" for name in ("runtime", "server", "dev", "weights")
+)
 _PINNED = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[^\s;]+)(\s*;\s*(?P<marker>.+))?")
 _HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 
@@ -44,11 +46,11 @@ def pins(file: Path) -> dict[str, Pin]:
     return by_name
 
 
-def asked_for(*, groups: tuple[str, ...]) -> list[Requirement]:
-    """What the project, all its extras and these groups ask for."""
+def asked_for(*, extras: tuple[str, ...], groups: tuple[str, ...]) -> list[Requirement]:
+    """What the project, these extras of it and these groups ask for."""
     project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))
     texts = [*project["project"]["dependencies"]]
-    texts += [text for extra in project["project"]["optional-dependencies"].values() for text in extra]
+    texts += [text for extra in extras for text in project["project"]["optional-dependencies"][extra]]
     texts += [text for group in groups for text in _group(project["dependency-groups"], group)]
     return [Requirement(text) for text in texts]
 

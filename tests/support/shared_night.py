@@ -75,6 +75,7 @@ class SharedNight:
             ],
             gateway={"listen": "127.0.0.1:0", "wait_ms": round(site.door_seconds * 1000)},
             worker={"processes": 2, "lease_seconds": 4, "stop_grace_seconds": 2},
+            scheduler={"holdout": 0},
         )
         night.environment |= to_environment(self.settings)
         self.services: dict[Service, Command] = {}

@@ -334,6 +334,7 @@ class TestSecrets:
             ('database_url = "postgresql+psycopg://db/t?password=pw"', "tickets-batch.toml: database_url holds a"),
             ('redis_url = "redis://:pw@redis:6379/0"', "tickets-batch.toml: redis_url holds a password"),
             ('[source]\nurl = "mysql://u:pw@db/t"\nquery = "q"', "tickets-batch.toml: source.url holds a password"),
+            ('[sink]\nurl = "postgresql://u:pw@db/t"\ntable = "x"', "tickets-batch.toml: sink.url holds a password"),
             ('[[pool]]\nbase_url = "http://u:pw@h/v1"', "tickets-batch.toml: pool.0.base_url holds a password"),
         ],
     )

@@ -26,6 +26,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "worker": ("services", "Run worker processes."),
     "gateway": ("services", "Run the chat's door: an OpenAI-compatible address that admits chat first."),
     "up": ("services", "Run everything on this machine, supervised."),
+    "report": ("report", "Draw the night of a batch, and say what it cost the chat."),
     "plan": ("plan", "Say in numbers what each pool can carry, and how long a night takes."),
     "simulate": ("simulate", "Play a whole night in virtual time: when it is done, and what the chat feels."),
     "demo": ("demo", "Classify sixty tickets on a small real model on this machine."),

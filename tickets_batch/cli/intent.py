@@ -12,7 +12,7 @@ from jobs.store.submissions import SubmitRequest
 from scheduler.pools import capacity_of
 from tickets_batch.cli.times import deadline_from, oddity
 from tickets_batch.errors import SettingsError
-from tickets_batch.settings import Pool, Settings
+from tickets_batch.settings import ExportFormat, Pool, Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,7 @@ class Options:
     new: bool
     allow_empty: bool
     pools: tuple[str, ...] = ()
+    format: ExportFormat | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,13 @@ class Intent:
             not_before, begin = None, "none"
         odd = (oddity("the deadline", deadline, zone, now), oddity("the begin", begin, zone, now))
         remarks += [line for line in odd if line]
-        source = open_source(settings.source, day, every_row=options.every_row, override_path=options.input)
+        source = open_source(
+            settings.source,
+            day,
+            every_row=options.every_row,
+            override_path=options.input,
+            override_format=options.format,
+        )
         return cls(settings, options, used, day, source, spec, deadline_at, not_before, tuple(remarks))
 
     @property

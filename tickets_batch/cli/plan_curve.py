@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from scheduler.curve import Curve, Step
 from tickets_batch.cli.text import COLUMNS
 
-RATE_COLUMNS, LEFT_COLUMNS, WAIT_COLUMNS = 28, 40, 24
-TARGET_AT = 0.7  # of the width for waits
+RATE_COLUMNS, LEFT_COLUMNS = 28, 40
+WAIT_COLUMNS, TARGET_COLUMN = 18, 12
 HEADINGS = ("in", "tickets", "tokens/s", "tokens/s", "ticket s", "ticket s", "own", "probe", "probe", "probes")
 UNITS = ("flight", "/s", "in", "out", "p50", "p95", "TTFT s", "p50 s", "p95 s", "n")
 WIDTHS = (6, 8, 9, 9, 9, 9, 7, 6, 6, 7)
@@ -42,13 +42,14 @@ def _plot(curve: Curve, target: float) -> Iterator[str]:
 
 
 def _wait(step: Step, target: float) -> str:
+    """A bar across the mark where the target is; one that is too long ends in an arrow."""
     waited = step.probe_ttft_seconds_p95
     if waited is None:
         return ""
-    at = round(TARGET_AT * WAIT_COLUMNS)
-    length = min(WAIT_COLUMNS - 7, max(1, round(at * waited / target)))
-    bar = "".join("|" if place == at else "=" if place < length else " " for place in range(max(length, at + 1)))
-    return f"{bar} {_short(waited)}"
+    length = max(1, round(TARGET_COLUMN * waited / target))
+    bar = "=" * length if length <= WAIT_COLUMNS else "=" * (WAIT_COLUMNS - 1) + ">"
+    bar = bar.ljust(TARGET_COLUMN + 1)
+    return f"{bar[:TARGET_COLUMN]}|{bar[TARGET_COLUMN + 1 :]} {_short(waited)}"
 
 
 def _row(cells: Sequence[str]) -> str:

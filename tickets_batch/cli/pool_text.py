@@ -24,7 +24,7 @@ def pool_in_words(pool: PoolReading, changes: Sequence[Event], zone: ZoneInfo) -
     yield "  limit", pool.reason + _since(pool, zone)
     if pool.condition is not Condition.DEDICATED:
         yield "  chat", _chat(pool)
-        yield "  readings", ", ".join(map(_source, pool.sources)) or "none: no source has answered"
+        yield "  readings", sources_in_words(pool.sources)
     most = f"{snapshot.prefill_limit_tokens:,} at a time, or one ticket"
     yield "  prefill", f"{snapshot.prefill_tokens:,} prompt tokens before a first token; {most}"
     if pool.condition is not Condition.DEDICATED and (hours := _hours(pool, zone)):
@@ -36,6 +36,11 @@ def pool_in_words(pool: PoolReading, changes: Sequence[Event], zone: ZoneInfo) -
 def amount_in_words(amount: Amount) -> str:
     """Both axes: `6 slots, 18,000 tokens`."""
     return f"{amount.slots} slot{'' if amount.slots == 1 else 's'}, {amount.tokens:,} tokens"
+
+
+def sources_in_words(sources: Sequence[Source]) -> str:
+    """What tells of the chat, and how long ago each of them did: `ledger 1 s ago, engine 9 s ago (stale)`."""
+    return ", ".join(map(_source, sources)) or "none: no source has answered"
 
 
 def _since(pool: PoolReading, zone: ZoneInfo) -> str:

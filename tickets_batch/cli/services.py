@@ -14,7 +14,7 @@ from tickets_batch.cli.intent import require_pool
 from tickets_batch.cli.ledgers import Ledgers
 from tickets_batch.cli.logs import log_to_stderr
 from tickets_batch.local.parent import die_with_parent
-from tickets_batch.local.services import IN_ORDER, WITH_GATEWAY, EmbeddedServices, child_environment, worker_program
+from tickets_batch.local.services import IN_ORDER, WITH_GATEWAY, EmbeddedServices, worker_program
 from tickets_batch.local.supervisor import TICK_SECONDS, Supervisor
 from tickets_batch.settings import Settings, reveal
 
@@ -127,10 +127,9 @@ def _check(settings: Settings) -> None:
 def _supervise_workers(settings: Settings, processes: int, stop: threading.Event) -> None:
     """Runs in the main thread, with which the kernel ends the workers."""
     supervisor = Supervisor(_say, stop_grace_seconds=settings.worker.stop_grace_seconds + 5)
-    environment = child_environment(settings)
     try:
         for number in range(1, processes + 1):
-            supervisor.start(worker_program(number, environment, log=None))
+            supervisor.start(worker_program(number, settings, log=None))
         while not stop.wait(TICK_SECONDS):
             supervisor.tick()
     finally:

@@ -47,9 +47,21 @@ def status_command(call: Call, batch: str | None, follow: bool, wants_json: bool
 @batch_argument
 @click.option("--format", "wanted", type=click.Choice(["csv", "jsonl"]), help="Default: by the file's name, else csv.")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Not stdout.")
+@click.option("--to-sink", is_flag=True, help="Into the table of the settings' [sink] instead; safe to repeat.")
 @click.pass_obj
-def results_command(call: Call, batch: str, wanted: Literal["csv", "jsonl"] | None, output: Path | None) -> None:
+def results_command(
+    call: Call, batch: str, wanted: Literal["csv", "jsonl"] | None, output: Path | None, to_sink: bool
+) -> None:
     """Write one row per ticket of BATCH, as CSV or JSON lines. The database keeps everything."""
+    if to_sink:
+        if wanted or output:
+            raise click.UsageError("--to-sink writes to a table: leave --format and -o out.")
+        from tickets_batch.cli.sink import write_to_sink
+
+        settings = call.settings()
+        with opened(settings) as db:
+            write_to_sink(db, batches.resolve(db, batch), settings)
+        return
     of_the_name: Literal["csv", "jsonl"] = "jsonl" if output and output.suffix == ".jsonl" else "csv"
     with opened(call.settings()) as db:
         batch_id = batches.resolve(db, batch)

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 
@@ -20,7 +20,7 @@ from tickets_batch.cli.text import counted
 from tickets_batch.cli.times import shown_instant
 from tickets_batch.cli.view import as_json
 from tickets_batch.errors import UserError
-from tickets_batch.settings import Settings
+from tickets_batch.settings import ExportFormat, Settings
 
 SHOWN_REJECTIONS = 10
 SHOWN_IDS = 5
@@ -30,6 +30,11 @@ SHOWN_IDS = 5
 @click.option("--date", default="today", show_default=True, metavar="today|yesterday|YYYY-MM-DD", help="Whose tickets.")
 @click.option("--all", "every_row", is_flag=True, help="Take every row, whatever its date.")
 @click.option("--input", type=click.Path(path_type=Path), metavar="FILE", help="The source, instead of the settings'.")
+@click.option(
+    "--format",
+    type=click.Choice(get_args(ExportFormat)),
+    help="Whose export the source is: its columns then need no naming.",
+)
 @click.option("--deadline", metavar="HH:MM|none", help="When the work must be done; default: as in the settings.")
 @click.option("--not-before", metavar="HH:MM", help="Do not begin before.")
 @click.option(

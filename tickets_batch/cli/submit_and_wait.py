@@ -11,19 +11,26 @@ from tickets_batch.cli.database import opened
 from tickets_batch.cli.ending import ending_in_words, exit_code
 from tickets_batch.cli.intent import Options
 from tickets_batch.cli.ledgers import Ledgers
+from tickets_batch.cli.live.display import Display, display
+from tickets_batch.cli.sink import warn_of_sink, write_to_sink
 from tickets_batch.cli.submit import enter, show_batch
 from tickets_batch.cli.wait import START_THEM, Waiting
 from tickets_batch.local import valkey
 from tickets_batch.local.services import IN_ORDER, EmbeddedServices
-from tickets_batch.progress import Display, display
 from tickets_batch.settings import Settings
 
 
 def submit_and_wait(settings: Settings, options: Options, wants_json: bool) -> int:
-    """Submit, wait, and print the batch; the exit code that says how it ended. Raises UserError."""
+    """Submit, wait, print the batch, and write its results to the sink; the exit code that says how it ended.
+
+    Raises UserError.
+    """
+    warn_of_sink(settings)
     batch = to_its_end(settings, options)
     with opened(settings) as db:
         show_batch(batch, db, settings, wants_json)
+        if settings.sink is not None and batch.state.is_final:
+            write_to_sink(db, batch.id, settings)
     return exit_code(batch)
 
 
@@ -33,7 +40,12 @@ def to_its_end(settings: Settings, options: Options) -> Batch:
     with opened(settings) as db:
         batch = enter(db, settings, options)
         if not batch.state.is_final:
-            with _goes_on(batch), display() as shown, _services(settings, shown) as used, Ledgers(used) as ledgers:
+            with (
+                _goes_on(batch),
+                display(settings.zone) as shown,
+                _services(settings, shown) as used,
+                Ledgers(used) as ledgers,
+            ):
                 batch = _waiting(db, batch, ledgers, settings, shown).until_it_ends()
         click.echo(ending_in_words(batch), err=True)
     return batch

@@ -161,12 +161,12 @@ class EmbeddedServices:
         if service == "valkey":
             yield valkey.prepare(self._home)
             return
-        environment = child_environment(self.settings)
         if service != "worker":
+            environment = child_environment(self.settings)
             yield Program(service, service, (*COMMAND, service), self._home.logs / f"{service}.log", environment)
             return
         for number in range(1, self.settings.worker.processes + 1):
-            yield worker_program(number, environment, self._home.logs / f"worker-{number}.log")
+            yield worker_program(number, self.settings, self._home.logs / f"worker-{number}.log")
 
     def _write_down(self, supervisor: Supervisor) -> None:
         for service, lock in self._locks.items():
@@ -183,7 +183,16 @@ def child_environment(settings: Settings) -> dict[str, str]:
     return {**rest, **to_environment(settings)}
 
 
-def worker_program(number: int, environment: dict[str, str], log: Path | None) -> Program:
+def worker_program(number: int, settings: Settings, log: Path | None) -> Program:
     """One worker process, as `up`, `submit --wait` and `worker --processes N` start it."""
     argv = (*COMMAND, "worker", "--processes", "1")
-    return Program(f"worker-{number}", "worker", argv, log, environment)
+    if settings.worker.metrics_listen is not None:
+        listen = _nth_address(settings.worker.metrics_listen, number)
+        settings = settings.model_copy(update={"worker": settings.worker.model_copy(update={"metrics_listen": listen})})
+    return Program(f"worker-{number}", "worker", argv, log, child_environment(settings))
+
+
+def _nth_address(listen: str, number: int) -> str:
+    """The first process has HOST:PORT itself, each further one the next port."""
+    host, _, port = listen.rpartition(":")
+    return f"{host}:{int(port) + number - 1}"

@@ -74,9 +74,10 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _passwords_in(values: Mapping[str, Any]) -> Iterator[str]:
     """Passwords that stand in the file itself, where everyone who may read the settings could read them."""
-    source = values.get("source")
     urls = {key: values.get(key) for key in ("database_url", "redis_url")}
-    urls["source.url"] = source.get("url") if isinstance(source, dict) else None
+    for name in ("source", "sink"):
+        table = values.get(name)
+        urls[f"{name}.url"] = table.get("url") if isinstance(table, dict) else None
     for key, url in urls.items():
         if holds_password(url):
             yield f'{key} holds a password: write {{ env = "NAME" }} and export the whole URL under that name'

@@ -21,6 +21,24 @@ HOURS = re.compile(r"([01]\d|2[0-3]):[0-5]\d-(?:([01]\d|2[0-3]):[0-5]\d|24:00)",
 TOKENS_PER_SLOT = 4000  # a slot's share of the token capacity where none is given: a long ticket and its answer
 
 Engine = Literal["vllm", "sglang", "tensorrt-llm", "tgi", "llama.cpp", "openai"]
+ResultField = Literal[
+    "custom_id",
+    "state",
+    "label",
+    "error",
+    "truncated",
+    "reused",
+    "model",
+    "prompt_tokens",
+    "completion_tokens",
+    "latency_seconds",
+    "attempts",
+    "yields",
+    "finished_at",
+    "batch_id",
+]
+SINK_FIELDS: tuple[ResultField, ...] = ("custom_id", "state", "label", "error", "model", "batch_id", "finished_at")
+ExportFormat = Literal["zendesk", "freshdesk", "jira"]
 Text = Annotated[str, Field(min_length=1)]
 ServiceUrl = Annotated[Url | None, Field(description=URL_OR_REFERENCE)]
 
@@ -32,6 +50,7 @@ class Columns(Section):
     subject: Text = "subject"
     body: Text = "body"
     created_at: Text = "created_at"
+    updated_at: Text | None = None
     priority: Text | None = None
 
 
@@ -43,9 +62,13 @@ class Urgent(Section):
 
 
 class Source(Section):
-    """Where the day's tickets come from: a file, or a SQL query with `:date`, `:starts_at`, `:ends_at`."""
+    """Where the day's tickets come from: a file, or a SQL query with `:date`, `:starts_at`, `:ends_at`.
+
+    `format` says whose export the file is; its columns then need no naming.
+    """
 
     path: Text | None = None
+    format: ExportFormat | None = None
     url: ServiceUrl = None
     query: Text | None = None
     columns: Columns = Columns()
@@ -63,7 +86,35 @@ class Source(Section):
             raise ValueError("give either path, or url with query, not both")
         if (self.url is None) != (self.query is None):
             raise ValueError("url and query go together: give both, or neither")
+        if self.url is not None and self.format is not None:
+            raise ValueError("format is for files: a query names its own columns")
         return self
+
+
+class Sink(Section):
+    """A table of yours that gets the result of every ticket: `columns` says which of its columns takes what.
+
+    A row is found again by the column that takes `custom_id`, which needs a unique key.
+    """
+
+    url: Annotated[Url, Field(description=URL_OR_REFERENCE)]
+    table: Annotated[
+        str,
+        Field(pattern=r"^[^\s.\"]+(\.[^\s.\"]+)?$", description='a name, as in "labels" or "support.labels"'),
+    ]
+    columns: Annotated[
+        dict[ResultField, Text],
+        Field(description='which column takes what, as in { custom_id = "ticket_id", label = "label" }'),
+    ] = {field: field for field in SINK_FIELDS}  # noqa: RUF012 - pydantic copies it, and the section is frozen
+
+    @field_validator("columns")
+    @classmethod
+    def _names_the_ticket(cls, columns: dict[ResultField, str]) -> dict[ResultField, str]:
+        if len(columns) < 2 or "custom_id" not in columns:
+            raise ValueError("name a column for custom_id, which finds the row, and for something to be written")
+        if len(set(columns.values())) != len(columns):
+            raise ValueError("two results go into the same column")
+        return columns
 
 
 class Example(Section):
@@ -221,16 +272,24 @@ class Gateway(Section):
 
 
 class Scheduler(Section):
-    """`metrics_listen` is where the scheduler shows its metrics to Prometheus; without it nowhere."""
+    """`metrics_listen` is where the scheduler shows its metrics to Prometheus; without it nowhere.
+
+    `holdout` is the share of the minutes in which batch stays at its floor whatever the load, so that the report can
+    tell what batch costs the chat.
+    """
 
     metrics_listen: Annotated[
         str | None,
         Field(pattern=r"^\S+:\d{1,5}$", description='HOST:PORT, as in "127.0.0.1:9102"'),
     ] = None
+    holdout: Annotated[float, Field(ge=0, le=0.5, description="a share from 0 to 0.5; 0 holds out nothing")] = 0.02
 
 
 class Alert(Section):
-    """Who is told when a batch may miss its deadline: `webhook` is a reference to the URL, which may hold a key."""
+    """Who is told when a batch may miss its deadline, and when it has ended.
+
+    `webhook` is a reference to the URL, which may hold a key.
+    """
 
     webhook: Annotated[
         Secret | None,
@@ -242,6 +301,8 @@ class Worker(Section):
     """How the worker processes behave; the defaults suit a night.
 
     `at_once` is how many requests one process keeps in flight at most, `attempts` how many calls one job may spend.
+    `metrics_listen` is where the first process of a command shows its metrics to Prometheus, the second on the next
+    port, and so on; without it nowhere.
     """
 
     processes: Annotated[int, Field(ge=1, le=256)] = 2
@@ -249,6 +310,10 @@ class Worker(Section):
     attempts: Annotated[int, Field(ge=1, le=100)] = 5
     lease_seconds: Annotated[float, Field(ge=1)] = 15.0
     stop_grace_seconds: Annotated[float, Field(ge=0)] = 5.0
+    metrics_listen: Annotated[
+        str | None,
+        Field(pattern=r"^\S+:\d{1,5}$", description='HOST:PORT, as in "127.0.0.1:9103"'),
+    ] = None
 
 
 class Settings(BaseSettings):
@@ -268,6 +333,7 @@ class Settings(BaseSettings):
     database_url: ServiceUrl = None
     redis_url: ServiceUrl = None
     source: Source = Source()
+    sink: Sink | None = None
     classification: Classification | None = None
     pool: Annotated[
         tuple[Pool, ...],

@@ -125,7 +125,7 @@ class Measurement:
                 held[number] = await self._undisturbed(number, steps)
             except _NoRoom as error:
                 self._refused_at = number
-                self._say(f"{number} in flight: {error}; fewer are the most that is tried")
+                self._say(f"{number} in flight: {error}; no more than {number - 1} from here on")
         if not held:
             raise Unmeasurable(f"pool {self._pool.name} does not serve even one ticket at a time: see its server's log")
         return curve_of([held[number] for number in sorted(held)], self._texts)

@@ -1,0 +1,292 @@
+"""The report of a night: its figures are what SQL says, and the page says what the figures say."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select
+
+from jobs.export import write_results
+from jobs.store import batches, results, samples
+from jobs.store.database import Database
+from jobs.tables import attempts, jobs, load_samples
+from jobs.tables import results as results_table
+from scheduler.limit import Rule
+from tests.support.reported_night import LABELS, reported_night
+from tests.support.store import START, ManualClock, submit
+from tickets_batch.cli.run import run
+from tickets_batch.report.figures import Figures
+from tickets_batch.report.page import page
+from tickets_batch.report.plots import Plot, plots
+from tickets_batch.report.words import price_in_words, receipt_in_words
+from tickets_batch.settings import Pool, Settings
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+SVG = "{http://www.w3.org/2000/svg}"
+GPU = Pool.model_validate(
+    {
+        "name": "gpu",
+        "base_url": "http://127.0.0.1:9/v1",
+        "model": "test-model",
+        "cost_per_hour": 2.5,
+        "capacity": {"slots": 20, "tokens": 60_000},
+        "protected": {"interactive": {"slots": 8, "tokens": 24_000}, "batch": {"slots": 2, "tokens": 6_000}},
+    }
+)
+SETTINGS = Settings(timezone="Europe/Berlin", pool=(GPU,))
+CURVES = {
+    "ttft-gpu": ["ttft", "target"],
+    "limit-gpu": ["batch", "limit", "chat"],
+    "progress": ["done", "pace", "deadline"],
+    "forecast": ["p90", "p50", "ended", "deadline"],
+    "labels": [],
+    "failures": [],
+    "tokens": [],
+}
+
+on_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)  # where SQL is not what is looked at
+
+
+def figures_of(db: Database, batch_id: str, settings: Settings = SETTINGS) -> Figures:
+    return Figures.of(db, batch_id, settings)
+
+
+class TestFigures:
+    def test_counts_are_those_of_sql(self, store: Database, store_clock: ManualClock) -> None:
+        batch_id = reported_night(store, store_clock, tickets=400, hours=1.0)
+        told = figures_of(store, batch_id).as_json()
+        with store.read() as connection:
+            counted = connection.execute(
+                select(results_table.c.label, func.count())
+                .join(jobs, jobs.c.id == results_table.c.job_id)
+                .where(jobs.c.batch_id == batch_id, results_table.c.label.is_not(None))
+                .group_by(results_table.c.label)
+            )
+            labels = {str(label): int(count) for label, count in counted}
+            failed = connection.execute(
+                select(jobs.c.error).where(jobs.c.batch_id == batch_id, jobs.c.state == "failed")
+            ).scalars()
+            failures = Counter(str(error).partition(":")[0] for error in failed)
+            tokens = connection.execute(
+                select(func.sum(attempts.c.prompt_tokens), func.sum(attempts.c.completion_tokens))
+            ).one()
+        assert told["labels"] == labels
+        assert sum(labels.values()) == told["request_counts"]["succeeded"] > 300
+        assert told["failures"] == failures
+        assert set(failures) == {"invalid_output", "too_long"}
+        assert (told["tokens"]["prompt"], told["tokens"]["completion"]) == tuple(tokens)
+        assert told["progress"]["done"][-1] == told["request_counts"]["total"] == 400
+
+    def test_the_pool_is_told_from_its_samples(self, store: Database, store_clock: ManualClock) -> None:
+        batch_id = reported_night(store, store_clock, tickets=50, hours=1.0)
+        seen = samples.between(store, "gpu", START, START + timedelta(hours=1))
+        (pool,) = figures_of(store, batch_id).as_json()["pools"]
+        assert pool["seen_seconds"] == 10 * len(seen) == 3240
+        assert pool["floor_seconds"] == 10 * sum(sample.limit_slots <= 2 for sample in seen)
+        assert pool["rule_seconds"][Rule.HOLDOUT] == 10 * sum(sample.reason == Rule.HOLDOUT for sample in seen)
+        assert pool["arrivals"] == sum(sample.interactive_arrivals for sample in seen)
+        assert pool["curves"]["ttft_seconds"][-1] == seen[-1].ttft_seconds
+        assert pool["curves"]["limit_slots"] == tuple(sample.limit_slots for sample in seen)
+        assert max(pool["curves"]["ttft_seconds"], key=lambda ttft: ttft or 0) == max(
+            sample.ttft_seconds or 0 for sample in seen
+        )
+
+    def test_what_it_cost(self, store: Database, store_clock: ManualClock) -> None:
+        batch_id = reported_night(store, store_clock, tickets=50, hours=2.0)
+        cost = figures_of(store, batch_id).cost
+        assert cost.hours == pytest.approx(1.8, abs=0.05)
+        assert cost.pools == pytest.approx(2.5 * cost.hours)
+        assert cost.batch_share is not None
+        assert cost.pools is not None
+        assert 0 < cost.batch_share < cost.pools
+
+    def test_a_pool_that_is_no_longer_configured(self, store: Database, store_clock: ManualClock) -> None:
+        batch_id = reported_night(store, store_clock, tickets=20, hours=0.5)
+        told = figures_of(store, batch_id, Settings())
+        (pool,) = told.as_json()["pools"]
+        assert (pool["floor_seconds"], pool["ttft_target_seconds"], told.cost.pools) == (None, None, None)
+        assert "limit-gpu" in page(told)
+
+    def test_a_batch_that_has_not_begun(self, store: Database) -> None:
+        batch_id = submit(store, 3).batch_id
+        told = figures_of(store, batch_id)
+        assert told.as_json()["progress"]["done"][-1] == 0
+        assert "nothing was recorded" in receipt_in_words(told)[0]
+        assert page(told)
+
+
+@on_sqlite
+class TestPage:
+    @pytest.fixture
+    def told(self, store: Database, store_clock: ManualClock) -> Figures:
+        return figures_of(store, reported_night(store, store_clock, tickets=400, hours=4.0))
+
+    def test_every_plot_is_drawn(self, told: Figures) -> None:
+        drawn = {plot.name: plot for plot in plots(told)}
+        assert list(drawn) == list(CURVES)
+        for name, curves in CURVES.items():
+            for curve in curves:
+                assert points(drawn[name], curve) >= 2, f"{curve} of {name}"
+        assert points(drawn["ttft-gpu"], "ttft") > 200
+        assert points(drawn["labels"]) >= len(LABELS)
+
+    def test_a_gap_in_the_record_is_a_gap_in_the_curve(self, store: Database, store_clock: ManualClock) -> None:
+        batch_id = reported_night(store, store_clock, tickets=20, hours=1.0)
+        with store.begin() as connection:
+            gone = load_samples.c.at.between(START + timedelta(minutes=10), START + timedelta(minutes=20))
+            connection.execute(load_samples.delete().where(gone))
+        told = figures_of(store, batch_id)
+        assert told.pools[0].curves.limit_slots.count(None) > 50
+        assert moves(next(plot for plot in plots(told) if plot.name == "limit-gpu"), "limit") == 2
+
+    def test_it_needs_nothing_else(self, told: Figures) -> None:
+        text = page(told)
+        assert "<script" not in text
+        assert not re.search(r"""(?:src|href)=["'](?!#|data:,)""", text)
+        assert not re.search(r"url\((?!#)|@import", text)
+
+    def test_no_two_elements_share_an_id(self, told: Figures) -> None:
+        ids = Counter(re.findall(r'\bid="([^"]*)"', page(told)))
+        assert [name for name, count in ids.items() if count > 1] == []
+
+    def test_it_says_what_the_figures_say(self, told: Figures) -> None:
+        text = unescape(page(told))
+        counts = told.as_json()["request_counts"]
+        for name in ("succeeded", "failed"):
+            assert f'<th scope="row">{name}</th><td>{counts[name]:,}</td>' in text
+        for sentence in (*receipt_in_words(told), *price_in_words(told)):
+            assert sentence in text
+        assert '<th scope="row">2026-11-30 23:10 Europe/Berlin</th><td>pace: at risk</td>' in text
+
+    def test_labels_in_any_script_and_with_any_sign_are_shown_as_they_are(self, told: Figures) -> None:
+        text = page(told)
+        shown = set(told.labels) & set(LABELS)
+        assert {"returns & $20 refunds", "Straße <технический> 技術"} <= shown
+        assert "<технический>" not in text
+        for label in shown:
+            assert label in unescape(text)
+
+    def test_the_receipt_comes_first(self, told: Figures) -> None:
+        text = page(told)
+        assert text.index('class="receipt"') < text.index("<table") < text.index("<svg")
+        assert re.search(r"95% interval −?\d+\.\d\d to −?\d+\.\d\d s", receipt_in_words(told)[0])
+
+
+@on_sqlite
+class TestVerb:
+    @pytest.fixture
+    def here(
+        self,
+        store: Database,
+        store_clock: ManualClock,
+        database_url: str,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> Path:
+        self.batch_id = reported_night(store, store_clock, tickets=60, hours=1.0)
+        folder = tmp_path / "here"
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        Path("tickets-batch.toml").write_text(
+            f'timezone = "Europe/Berlin"\nhome = "home"\ndatabase_url = "{database_url}"\n'
+            '[[pool]]\nname = "gpu"\nbase_url = "http://127.0.0.1:9/v1"\nmodel = "m"\n'
+            "capacity = { slots = 20, tokens = 60000 }\n"
+            "protected = { interactive = { slots = 8, tokens = 24000 }, batch = { slots = 2, tokens = 6000 } }\n",
+            encoding="utf-8",
+        )
+        return folder
+
+    def call(self, capsys: pytest.CaptureFixture[str], arguments: Sequence[str], code: int = 0) -> tuple[str, str]:
+        got = run(["report", *arguments])
+        out, err = capsys.readouterr()
+        assert got == code, err
+        return out, err
+
+    def test_the_page_goes_where_it_is_wanted(self, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        out, err = self.call(capsys, ["latest", "-o", "night.html"])
+        assert out == "night.html\n"
+        assert "held out" in err
+        assert (here / "night.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+
+    def test_by_itself_it_goes_under_home(self, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        out, _ = self.call(capsys, ["latest"])
+        assert Path(out.strip()).is_relative_to("home/reports")
+        assert Path(out.strip()).is_file()
+
+    @pytest.mark.usefixtures("here")
+    def test_the_page_on_stdout(self, capsys: pytest.CaptureFixture[str]) -> None:
+        out, _ = self.call(capsys, ["latest", "-o", "-"])
+        assert out.startswith("<!doctype html>")
+
+    @pytest.mark.usefixtures("here")
+    def test_the_same_figures_as_json(self, store: Database, capsys: pytest.CaptureFixture[str]) -> None:
+        told: dict[str, Any] = json.loads(self.call(capsys, ["latest", "--json"])[0])
+        batch = batches.get(store, told["batch_id"])
+        assert told["request_counts"]["succeeded"] == batch.succeeded
+        assert len(told["receipt"]) == 1
+        assert datetime.fromisoformat(told["began_at"]) == batch.started_at
+
+    @pytest.mark.usefixtures("here")
+    def test_what_it_counts_is_what_results_writes(
+        self, store: Database, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    ) -> None:
+        told = json.loads(self.call(capsys, ["latest", "--json"])[0])
+        write_results(results.stream(store, told["batch_id"]), "jsonl", tmp_path / "rows.jsonl")
+        rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text(encoding="utf-8").splitlines()]
+        assert Counter(row["label"] for row in rows if row["state"] == "succeeded") == told["labels"]
+
+    @pytest.mark.usefixtures("here")
+    @pytest.mark.parametrize("option", ["-h", "--json"])
+    def test_figures_need_neither_the_plots_nor_what_only_services_need(self, option: str) -> None:
+        code = (
+            "import sys\nfrom tickets_batch.cli.run import run\n"
+            f"assert run(['report', 'latest', {option!r}]) == 0\n"
+            "unwanted = {'celery', 'kombu', 'openai', 'httpx2', 'matplotlib', 'numpy'}\n"
+            "print('loaded:', *(unwanted & set(sys.modules)))"
+        )
+        environment = {**os.environ, "PYTHONPATH": os.fspath(CHECKOUT)}
+        done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment)
+        assert done.stdout.splitlines()[-1] == "loaded:"
+
+    @pytest.mark.usefixtures("here")
+    def test_a_home_that_cannot_be_written_is_not_talked_about(self) -> None:
+        nowhere = dict.fromkeys(("HOME", "MPLCONFIGDIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"), "/proc/nowhere")
+        environment = {**os.environ, "PYTHONPATH": os.fspath(CHECKOUT), **nowhere}
+        command = [sys.executable, "-m", "tickets_batch", "report", "latest", "-o", "night.html"]
+        done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+        assert (done.stdout, len(done.stderr.splitlines())) == ("night.html\n", 1), done.stderr
+
+    @pytest.mark.usefixtures("here")
+    def test_mistakes_are_told_in_a_line(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert "no batch begins with 'batch_none'" in self.call(capsys, ["batch_none"], 1)[1]
+        _, err = self.call(capsys, ["latest", "-o", "nowhere/night.html"], 1)
+        assert err == "tickets-batch: nowhere/night.html: No such file or directory: name another file with -o\n"
+        _, err = self.call(capsys, ["latest", "--json", "-o", "night.html"], 2)
+        assert "leave out" in err
+
+
+def path_of(plot: Plot, gid: str | None) -> list[str]:
+    """The drawing commands of the elements under this name, or of the whole picture."""
+    root = ElementTree.fromstring(plot.svg.replace("xlink:href", "href"))
+    group = root if gid is None else root.find(f".//*[@id='{plot.name}-{gid}']")
+    assert group is not None, f"no {gid} in {plot.name}"
+    return [path.get("d", "") for path in group.iter(f"{SVG}path")]
+
+
+def points(plot: Plot, gid: str | None = None) -> int:
+    return sum(len(re.findall(r"[MLC]", drawn)) for drawn in path_of(plot, gid))
+
+
+def moves(plot: Plot, gid: str) -> int:
+    """The pieces that a curve is in."""
+    return sum(drawn.count("M") for drawn in path_of(plot, gid))

@@ -1,0 +1,34 @@
+"""Writing results to the table of `[sink]`: at the end of `submit --wait`, and by `results --to-sink`."""
+
+import click
+
+from jobs.sink import Sink
+from jobs.store import results
+from jobs.store.database import Database
+from tickets_batch.cli.text import counted
+from tickets_batch.errors import SettingsError, UserError
+from tickets_batch.settings import Settings
+
+
+def warn_of_sink(settings: Settings) -> None:
+    """Tell on stderr, while there is time to mend it, that results could not be written now."""
+    if settings.sink is None:
+        return
+    try:
+        Sink(settings.sink).check()
+    except UserError as error:
+        click.echo(f"results could not be written now: {error}", err=True)
+
+
+def write_to_sink(db: Database, batch_id: str, settings: Settings) -> None:
+    """Write what has ended of the batch, and tell on stderr. Raises UserError."""
+    if settings.sink is None:
+        raise SettingsError("there is no table to write to: set [sink] url and table in tickets-batch.toml")
+    sink = Sink(settings.sink)
+    try:
+        count = sink.write(results.stream(db, batch_id), batch_id)
+    except UserError as error:
+        raise UserError(
+            f"{error}; no result was written, all are kept: tickets-batch results {batch_id} --to-sink writes them"
+        ) from error
+    click.echo(f"{batch_id}: results of {counted(count, 'ticket')} in {sink.where}", err=True)

@@ -1,0 +1,1 @@
+"""The night of a batch in figures, in words and in pictures."""
