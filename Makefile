@@ -46,11 +46,15 @@ check: $(VENV)/.dev  ## format, lint, types, layers, pins in step
 
 .PHONY: test
 test: check  ## the everyday checks and tests (under six minutes on two cores)
-	@$(TEST) -m "not long and not benchmark"
+	@$(TEST) -m "not long and not rare and not benchmark"
 
 .PHONY: test-long
-test-long: $(VENV)/.dev  ## the slow tests: kills, four workers on each database, the wheel, the real model
-	@$(BIN)/pytest -m "long and not benchmark" --timeout 600
+test-long: $(VENV)/.dev  ## the slow tests: kills, outages, deadlines, the wheel, the real model
+	@$(TEST) -m "long and not benchmark" --timeout 600
+
+.PHONY: test-rare
+test-rare: $(VENV)/.dev  ## what takes minutes and judges what changes seldom: statistics, four workers, Flower, the report's page
+	@$(BIN)/pytest -m "rare and not benchmark" --timeout 600
 
 .PHONY: test-again
 test-again: $(VENV)/.dev  ## the tests that failed last, one at a time

@@ -121,6 +121,7 @@ class Evening:
         assert {row["label"] for row in expired} == {None}
 
 
+@pytest.mark.long
 def test_everything_has_ended_shortly_after_the_deadline_and_retry_finishes_the_rest(
     night: Night, engine: EngineProcess
 ) -> None:

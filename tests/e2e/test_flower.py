@@ -15,7 +15,7 @@ from tests.support.wait import wait_until
 from tickets_batch.local.ports import free_port
 
 pytest.importorskip("flower")
-pytestmark = [pytest.mark.long, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.rare, pytest.mark.timeout(180)]
 
 WORD = "Zwetschgenknoedel"
 DANGEROUS = (

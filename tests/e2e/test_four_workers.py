@@ -14,7 +14,7 @@ from tests.support.night import Night, hash_as_sent
 TICKETS, WORKERS, SLOTS = 2000, 4, 40
 
 
-@pytest.mark.long
+@pytest.mark.rare
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("database", ["sqlite", "postgresql"])
 def test_every_ticket_exactly_once(night: Night, database: str, request: pytest.FixtureRequest) -> None:

@@ -70,6 +70,7 @@ def export(path: Path) -> None:
     path.write_text(json.dumps({"tickets": [*tickets, old]}, indent=1), encoding="utf-8")
 
 
+@pytest.mark.long
 def test_from_an_export_to_a_table(
     night: Night, steady_engine: EngineProcess, warehouse: sqlite3.Connection, receiver: Receiver
 ) -> None:

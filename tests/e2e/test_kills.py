@@ -39,7 +39,7 @@ def came_back(night: Night, verb: str, was: int) -> bool:
 @pytest.mark.parametrize(
     ("number", "code"),
     [
-        (signal.SIGKILL, -signal.SIGKILL),
+        pytest.param(signal.SIGKILL, -signal.SIGKILL, marks=pytest.mark.long),
         pytest.param(signal.SIGTERM, 143, marks=pytest.mark.long),
         pytest.param(signal.SIGINT, 130, marks=pytest.mark.long),
     ],

@@ -1,5 +1,7 @@
 """A night on a terminal: what a person sees who submits and waits."""
 
+import pytest
+
 from tests.engine.process import EngineProcess
 from tests.support.night import PYTHON, Night
 from tests.support.promise import SLOTS
@@ -7,6 +9,7 @@ from tests.support.terminal import TerminalCommand
 from tests.support.wait import wait_until
 
 
+@pytest.mark.long
 def test_a_waiting_submit_shows_the_night(night: Night, steady_engine: EngineProcess) -> None:
     night.configure(steady_engine.base_url, slots=SLOTS, chat=4, processes=1)
     night.tickets(f"Where is parcel {number}?" for number in range(150))

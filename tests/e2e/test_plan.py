@@ -16,7 +16,7 @@ from tickets_batch.settings import load
 COLUMNS = 80
 CAPACITY, PROTECTED = (re.compile(rf"^{key}\b.*= .*$", re.M) for key in ("capacity", "protected"))
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.rare, pytest.mark.timeout(300)]
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from tickets_batch.report.figures import Figures
 from tickets_batch.report.page import page
 from tickets_batch.settings import Pool, Settings
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.rare
 
 TICKETS, HOURS = 40_000, 8.0
 MOST_BYTES = 3_000_000

@@ -22,7 +22,7 @@ UNEVEN = ("--answer-tokens", "30", "--answer-sigma", "0.5")
 LONG_ANSWERS = ClassificationSpec(labels=SPEC.labels, max_output_tokens=200)
 
 
-@pytest.mark.long
+@pytest.mark.rare
 def test_two_workers_keep_nearly_all_slots_busy_while_work_is_left(database: Database, valkey: ValkeyServer) -> None:
     texts = [f"Where is parcel {number}?" for number in range(TICKETS)]
 

@@ -60,6 +60,7 @@ def families(text: str) -> set[str]:
     return {f"{family.name}_total" if family.type == "counter" else family.name for family in found}
 
 
+@pytest.mark.long
 def test_every_process_shows_its_part_of_the_night(night: Night) -> None:
     scheduler, worker = free_port(), two_free_ports()
     night.environment["TICKETS_BATCH__SCHEDULER__METRICS_LISTEN"] = f"127.0.0.1:{scheduler}"

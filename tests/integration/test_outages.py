@@ -174,7 +174,7 @@ def test_an_engine_that_dies_and_is_started_again_costs_one_attempt_at_most(
         play(lambda: scene(stack))
 
 
-@pytest.mark.long
+@pytest.mark.rare
 def test_a_frozen_engine_costs_one_attempt_at_most(
     skipping_database: Database, running_clock: RunningClock, valkey: ValkeyServer
 ) -> None:
@@ -297,7 +297,7 @@ def test_a_redis_that_restarts_empty_withdraws_nothing_and_starts_at_the_floor(
     assert all(ended <= next_began for (_, ended), (next_began, _) in pairwise(meanwhile))
 
 
-@pytest.mark.long
+@pytest.mark.rare
 def test_a_frozen_redis_costs_no_answer(sqlite_url: str, valkey: ValkeyServer, engine: EngineThread) -> None:
     texts = bodies(80)
     database = Database.open(sqlite_url)

@@ -17,6 +17,11 @@ _SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _UP = "\x1b[1A"  # a view that is drawn anew begins with the cursor going up over it
 
 
+def _hear_interrupts() -> None:
+    """Tests that run in the background ignore Ctrl-C, and hand that down; who sits at a terminal does not."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class TerminalCommand:
     """A started process with stdin, stdout and stderr on the terminal; what it writes is read all the time."""
 
@@ -28,7 +33,13 @@ class TerminalCommand:
         unset = ("NO_COLOR", "COLUMNS", "LINES")
         variables = {name: value for name, value in environment.items() if name not in unset}
         self._process = subprocess.Popen(
-            argv, cwd=folder, env=variables | {"TERM": "xterm-256color"}, stdin=slave, stdout=slave, stderr=slave
+            argv,
+            cwd=folder,
+            env=variables | {"TERM": "xterm-256color"},
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            preexec_fn=_hear_interrupts,
         )
         os.close(slave)
         self._written = bytearray()

@@ -43,7 +43,7 @@ class TestTheInterval:
     def test_of_a_short_night(self, delay: Delay) -> None:
         assert tells(delay, 30, hours=3.0) >= 0.9
 
-    @pytest.mark.long
+    @pytest.mark.rare
     @pytest.mark.parametrize(
         "named",
         [{}, {"requests_per_second": 0.05}, {"share": 0.1}],
@@ -55,7 +55,7 @@ class TestTheInterval:
         print(f"\n{delay.__name__} {named or ''}: the truth in {share:.1%} of 50 nights")
         assert share >= 0.9
 
-    @pytest.mark.long
+    @pytest.mark.rare
     def test_it_is_right_on_average(self) -> None:
         """Half of the nights it says too much, half of them too little."""
         nights = [interfered_night(seed, none, share=0.1) for seed in range(60)]
