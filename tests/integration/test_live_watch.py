@@ -30,6 +30,8 @@ from tickets_batch.cli.live import watch
 from tickets_batch.cli.live.watch import Watch
 from tickets_batch.settings import Settings
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def batch_id(store: Database) -> str:

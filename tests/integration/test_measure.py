@@ -24,6 +24,8 @@ from tickets_batch.settings import Pool
 from workers.measure.measurement import Bounds, Measurement, Unmeasurable
 from workers.measure.texts import Texts
 
+pytestmark = pytest.mark.long
+
 T = TypeVar("T")
 PROFILE = EngineProfile(slots=4, step_base_seconds=0.01)
 QUICK = Bounds(

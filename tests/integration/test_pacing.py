@@ -16,6 +16,8 @@ from tests.support.readings import BERLIN, reading, snapshot
 from tests.support.store import START, ManualClock, claim, finish, submit, succeed
 from tickets_batch.settings import Pool
 
+pytestmark = pytest.mark.long
+
 GPU = Pool.model_validate(
     {
         "name": "gpu",

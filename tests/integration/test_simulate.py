@@ -25,6 +25,8 @@ from tests.simulation.sites import MIDDLE
 from tests.support.store import START, ManualClock, claim, submit, succeed
 from tickets_batch.cli.run import run
 
+pytestmark = pytest.mark.long
+
 SETTINGS = """
 timezone = "Europe/Berlin"
 home = "home"

@@ -6,6 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 
+def hear_interrupts() -> None:
+    """Tests that run in the background ignore Ctrl-C, and hand that down; who types a command does not."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Command:
     """A started process. Its output goes to files, so that it never waits for a reader."""
 
@@ -23,7 +28,13 @@ class Command:
         self._err = output.with_name(output.name + ".err")
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self._process = subprocess.Popen(
-                self.argv, cwd=folder, env=dict(environment), stdin=subprocess.DEVNULL, stdout=out, stderr=err
+                self.argv,
+                cwd=folder,
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                preexec_fn=hear_interrupts,
             )
 
     @property

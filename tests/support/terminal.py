@@ -13,13 +13,10 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tests.support.command import hear_interrupts
+
 _SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _UP = "\x1b[1A"  # a view that is drawn anew begins with the cursor going up over it
-
-
-def _hear_interrupts() -> None:
-    """Tests that run in the background ignore Ctrl-C, and hand that down; who sits at a terminal does not."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 class TerminalCommand:
@@ -39,7 +36,7 @@ class TerminalCommand:
             stdin=slave,
             stdout=slave,
             stderr=slave,
-            preexec_fn=_hear_interrupts,
+            preexec_fn=hear_interrupts,
         )
         os.close(slave)
         self._written = bytearray()
