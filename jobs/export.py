@@ -9,27 +9,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, Protocol, TextIO
+from typing import Literal, Protocol, TextIO, get_args
 
 from tickets_batch.errors import UserError
+from tickets_batch.settings.model import ResultField
 
 Format = Literal["csv", "jsonl"]
 
-COLUMNS = (
-    "custom_id",
-    "state",
-    "label",
-    "error",
-    "truncated",
-    "reused",
-    "model",
-    "prompt_tokens",
-    "completion_tokens",
-    "latency_seconds",
-    "attempts",
-    "yields",
-    "finished_at",
-)
+COLUMNS = tuple(name for name in get_args(ResultField) if name != "batch_id")  # a file holds one batch
 _SIGNS = r"=+@\uff1d\uff0b\uff0d\uff20\-"  # the wide ones too, which East Asian spreadsheets read like the others
 # Where a cell would begin that a spreadsheet runs: ours, or one that it makes where it splits at semicolons or tabs.
 _RUN_BY_SPREADSHEETS = re.compile(rf"^(?=[{_SIGNS}\t\r\n])|(?<=[;\t])(?=\s*[{_SIGNS}])")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from statistics import NormalDist
 
-from scheduler.level import WANDER_SECONDS, Outlook
+from scheduler.level import WANDER_SECONDS, Expectation
 from scheduler.rates import Rate
 from scheduler.room import RoomModel
 from scheduler.work import steps
@@ -20,10 +20,10 @@ _NORMAL = NormalDist()
 
 
 @dataclass(frozen=True, slots=True)
-class Prospect:
+class Chances:
     """What the open hours to come are made of: models of the level, and what the usual chat adds to it or takes."""
 
-    models: Sequence[Outlook]
+    models: Sequence[Expectation]
     room: RoomModel
     slope: float  # tokens a second for each slot of room
     middle_room: float  # of the blocks seen
@@ -61,11 +61,11 @@ class Prospect:
 class _Walk:
     """Goes into the time to come step by step, with the work done until then by each model."""
 
-    def __init__(self, prospect: Prospect, waits_seconds: float, tokens: float) -> None:
-        self._models = prospect.models
-        self._weights = math.fsum(model.weight for model in prospect.models)
-        self._least, self._most = prospect.bounds()
-        floor = prospect.at_floor
+    def __init__(self, chances: Chances, waits_seconds: float, tokens: float) -> None:
+        self._models = chances.models
+        self._weights = math.fsum(model.weight for model in chances.models)
+        self._least, self._most = chances.bounds()
+        floor = chances.at_floor
         self._floor_rate, self._floor_error = (floor.tokens_per_second, floor.error) if floor else (0.0, 0.0)
         self._waits = waits_seconds
         self._tokens = tokens

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from scheduler.capacity import PoolCapacity
-from scheduler.chance import IsOpen, Prospect
-from scheduler.level import Block, Prior, outlooks
+from scheduler.chance import Chances, IsOpen
+from scheduler.level import Block, Prior, expectations
 from scheduler.minutes import Minute, mean_rate, slope
 from scheduler.observation import Observation
 from scheduler.rates import NO_RATES, KnownRates, Rate, RateMeter
@@ -62,7 +62,7 @@ class Forecaster:
         self._recent: deque[Observation] = deque()
         self._minutes: list[Minute] = []
         self._seen_at: datetime | None = None
-        self._prospect: Prospect | None = None  # what follows from all that was observed
+        self._chances: Chances | None = None  # what follows from all that was observed
 
     def observe(self, seen: Observation) -> None:
         """Take in a stretch, in the order of time.
@@ -75,7 +75,7 @@ class Forecaster:
         self._seen_at = seen.at
         if not follows:
             return
-        self._prospect = None
+        self._chances = None
         self._meter.add(seen)
         self._room.learn(seen)
         self._recent.append(seen)
@@ -130,13 +130,13 @@ class Forecaster:
     # --- the range
 
     def _range(self, now: datetime, work: Work, is_open: IsOpen) -> tuple[datetime | None, datetime | None]:
-        self._prospect = prospect = self._prospect or self._learn()
-        if prospect is None:
+        self._chances = chances = self._chances or self._learn()
+        if chances is None:
             return None, None
-        found = [prospect.reach(now, begin, tokens, is_open) for begin, tokens in work.legs(now)]
+        found = [chances.reach(now, begin, tokens, is_open) for begin, tokens in work.legs(now)]
         return latest(half for half, _ in found), latest(most for _, most in found)
 
-    def _learn(self) -> Prospect | None:
+    def _learn(self) -> Chances | None:
         at_floor, full = self._meter.at_floor(), self._meter.full()
         rooms = [(one, self._room.usual(one.middle)) for one in self._minutes]
         worth = slope(self._minutes, self._meter.tokens_per_slot() or 0.0)
@@ -148,10 +148,10 @@ class Forecaster:
         ]
         prior = self._prior(at_floor, full)
         scale = mean_rate(self._minutes) or (prior.mean if prior else 0.0)
-        found = [one for one in outlooks(blocks, scale, prior) if one.weight > NEGLIGIBLE]
+        found = [one for one in expectations(blocks, scale, prior) if one.weight > NEGLIGIBLE]
         if not found:
             return None
-        return Prospect(found, self._room, worth if seconds else 0.0, middle, at_floor, full)
+        return Chances(found, self._room, worth if seconds else 0.0, middle, at_floor, full)
 
     def _prior(self, at_floor: Rate | None, full: Rate | None) -> Prior | None:
         """What a curve of another day says of the open hours, or closed hours before any open ones."""

@@ -39,7 +39,7 @@ class Prior:
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class Expectation:
     """What one model says of the time to come, and its weight among the models; variances are absolute."""
 
     weight: float
@@ -71,7 +71,7 @@ class Outlook:
         return self.wander * WANDER_SECONDS * -math.expm1(-seconds / WANDER_SECONDS)
 
 
-def outlooks(blocks: Sequence[Block], scale: float, prior: Prior | None = None) -> list[Outlook]:
+def expectations(blocks: Sequence[Block], scale: float, prior: Prior | None = None) -> list[Expectation]:
     """One for each model, weights summing to 1. `scale` is the usual size of a value, for the guess of the noise.
 
     Without blocks and without a prior: none.
@@ -84,7 +84,7 @@ def outlooks(blocks: Sequence[Block], scale: float, prior: Prior | None = None) 
     best = max(model.log_evidence for model in models)
     weights = [math.exp(model.log_evidence - best) for model in models]
     whole = math.fsum(weights)
-    return [model.outlook(weight / whole) for model, weight in zip(models, weights, strict=True)]
+    return [model.expectation(weight / whole) for model, weight in zip(models, weights, strict=True)]
 
 
 class _Model:
@@ -155,10 +155,10 @@ class _Model:
     def _noise(self) -> float:
         return (GUESS_WEIGHT * self._guess + self._squares) / (GUESS_WEIGHT + self._seen)
 
-    def outlook(self, weight: float) -> Outlook:
+    def expectation(self, weight: float) -> Expectation:
         freedom = GUESS_WEIGHT + self._seen
         noise = self._noise * freedom / max(1.0, freedom - 2)  # Student's t is wider than the normal in its place
-        return Outlook(
+        return Expectation(
             weight,
             self._level,
             self._away,

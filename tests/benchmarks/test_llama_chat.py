@@ -141,16 +141,7 @@ class Ours:
         wait_until(lambda: batches.get(self._db, self._batch_id).running == 0, "the batch to rest", PATIENCE_SECONDS)
 
 
-OPTIONS = Options(
-    date="today",
-    every_row=True,
-    input=None,
-    deadline=None,
-    not_before=None,
-    update=False,
-    new=False,
-    allow_empty=False,
-)
+OPTIONS = Options(every_row=True)
 
 
 def wait_until_more(arrangement: Arrangement) -> None:

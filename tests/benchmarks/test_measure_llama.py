@@ -88,16 +88,7 @@ def texts(folder: Path) -> Texts:
 
 @contextmanager
 def batch_of(settings: Settings) -> Iterator[Run]:
-    options = Options(
-        date="today",
-        every_row=True,
-        input=None,
-        deadline=None,
-        not_before=None,
-        update=False,
-        new=False,
-        allow_empty=False,
-    )
+    options = Options(every_row=True)
     with EmbeddedServices(settings, IN_ORDER, said=print) as services, opened(services.settings) as db:
         batch_id = enter(db, services.settings, options).id
 

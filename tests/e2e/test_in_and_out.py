@@ -2,49 +2,23 @@
 
 import json
 import sqlite3
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.engine.process import EngineProcess
+from tests.support.hook import Hook
 from tests.support.night import Night
 from tests.support.wait import wait_until
 
 BODIES = ("My parcel is late.", "You charged me twice.", "The app does not start.")
 
 
-class Receiver:
-    """An address that takes every alert and keeps it."""
-
-    def __init__(self) -> None:
-        self.got: list[dict[str, Any]] = []
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                outer.got.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-                self.send_response(204)
-                self.end_headers()
-
-            def log_message(self, *_: object) -> None: ...
-
-        self.server = HTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}/hook"
-
-
 @pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    there = Receiver()
-    thread = threading.Thread(target=there.server.serve_forever)
-    thread.start()
-    yield there
-    there.server.shutdown()
-    thread.join()
-    there.server.server_close()
+def receiver() -> Iterator[Hook]:
+    with Hook.listening() as hook:
+        yield hook
 
 
 @pytest.fixture
@@ -72,7 +46,7 @@ def export(path: Path) -> None:
 
 @pytest.mark.long
 def test_from_an_export_to_a_table(
-    night: Night, steady_engine: EngineProcess, warehouse: sqlite3.Connection, receiver: Receiver
+    night: Night, steady_engine: EngineProcess, warehouse: sqlite3.Connection, receiver: Hook
 ) -> None:
     alert = f'[alert]\nwebhook = {{ env = "HOOK" }}\n[sink]\nurl = "sqlite:///{night.folder}/warehouse.db"\n'
     sink = 'table = "labels"\ncolumns = { custom_id = "ticket", label = "label", finished_at = "at" }\n'

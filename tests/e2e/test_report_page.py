@@ -11,27 +11,17 @@ from jobs.store.database import Database
 from tests.engine.process import EngineProcess
 from tests.support.browser import Browser, found_browser
 from tests.support.night import Night
-from tests.support.reported_night import reported_night
+from tests.support.reported_night import GPU, reported_night
 from tests.support.store import ManualClock
 from tickets_batch.report.figures import Figures
 from tickets_batch.report.page import page
-from tickets_batch.settings import Pool, Settings
+from tickets_batch.settings import Settings
 
 pytestmark = pytest.mark.rare
 
 TICKETS, HOURS = 40_000, 8.0
 MOST_BYTES = 3_000_000
 MOST_SECONDS = 2.0
-GPU = Pool.model_validate(
-    {
-        "name": "gpu",
-        "base_url": "http://127.0.0.1:9/v1",
-        "model": "test-model",
-        "cost_per_hour": 2.5,
-        "capacity": {"slots": 20, "tokens": 60_000},
-        "protected": {"interactive": {"slots": 8, "tokens": 24_000}, "batch": {"slots": 2, "tokens": 6_000}},
-    }
-)
 PICTURES = """
 [...document.querySelectorAll('figure')].map(figure => {
   const svg = figure.querySelector('svg'), box = svg.getBoundingClientRect();

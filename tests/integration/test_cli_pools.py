@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import os
-import signal
 import time
 from collections.abc import Iterator
 from datetime import datetime
@@ -16,6 +14,7 @@ from scheduler.capacity import Amount
 from scheduler.ledger import Ledger
 from scheduler.permit import Ask, Kind, Outlook, Permit, PublishedLimit
 from scheduler.pools import capacity_of
+from tests.support.in_process import directory
 from tests.support.valkey import ValkeyServer
 from tickets_batch.cli.run import run
 from tickets_batch.settings import Settings, load
@@ -105,19 +104,12 @@ class Here:
 def here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], valkey: ValkeyServer
 ) -> Iterator[Here]:
-    for name in list(os.environ):
-        if name.startswith(("TICKETS_BATCH", "OPENAI_")):
-            monkeypatch.delenv(name)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TICKETS_BATCH__REDIS_URL", valkey.url)
-    Path("tickets-batch.toml").write_text(SETTINGS)
-    Path("tickets.csv").write_text("id,subject,body\nT1,,Where is my parcel?\n")
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
-    made = Here(capsys, valkey.url)
-    made("submit", "--all")
-    yield made
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
+    with directory(tmp_path, monkeypatch, SETTINGS):
+        monkeypatch.setenv("TICKETS_BATCH__REDIS_URL", valkey.url)
+        Path("tickets.csv").write_text("id,subject,body\nT1,,Where is my parcel?\n")
+        made = Here(capsys, valkey.url)
+        made("submit", "--all")
+        yield made
 
 
 def noted(**load: Any) -> dict[str, Any]:

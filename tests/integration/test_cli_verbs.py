@@ -2,8 +2,6 @@
 
 import csv
 import json
-import os
-import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +11,7 @@ import pytest
 
 from jobs.store import batches, claims, services
 from jobs.store.database import Database
+from tests.support.in_process import directory
 from tickets_batch.cli.run import run
 from tickets_batch.local.home import Home
 
@@ -93,16 +92,9 @@ class Here:
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Here]:
-    for name in list(os.environ):
-        if name.startswith(("TICKETS_BATCH", "OPENAI_")):
-            monkeypatch.delenv(name)
-    monkeypatch.chdir(tmp_path)
-    Path("tickets-batch.toml").write_text(SETTINGS)
-    write(ROWS)
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
-    yield Here(capsys)
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
+    with directory(tmp_path, monkeypatch, SETTINGS):
+        write(ROWS)
+        yield Here(capsys)
 
 
 def write(rows: list[list[str]], name: str = "tickets.csv") -> None:

@@ -1,7 +1,6 @@
 """`plan` as a person calls it: what it rests on, what it says, and the object that it prints."""
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,6 +14,7 @@ from jobs.store.samples import LoadSample
 from scheduler.curve import Curve
 from scheduler.simulation.engine.profile import EngineProfile
 from scheduler.simulation.fitted import played
+from tests.support.in_process import directory
 from tickets_batch.cli.database import opened
 from tickets_batch.cli.run import run
 from tickets_batch.settings import load
@@ -83,12 +83,7 @@ def sample(at: datetime, slots: int) -> LoadSample:
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Here]:
-    for name in list(os.environ):
-        if name.startswith(("TICKETS_BATCH", "OPENAI_")):
-            monkeypatch.delenv(name)
-    monkeypatch.chdir(tmp_path)
-    Path("tickets-batch.toml").write_text(SETTINGS, encoding="utf-8")
-    with opened(load()) as db:
+    with directory(tmp_path, monkeypatch, SETTINGS), opened(load()) as db:
         yield Here(capsys, db)
 
 

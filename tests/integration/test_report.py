@@ -22,27 +22,17 @@ from jobs.store.database import Database
 from jobs.tables import attempts, jobs, load_samples
 from jobs.tables import results as results_table
 from scheduler.limit import Rule
-from tests.support.reported_night import LABELS, reported_night
+from tests.support.reported_night import GPU, LABELS, reported_night
 from tests.support.store import START, ManualClock, submit
 from tickets_batch.cli.run import run
 from tickets_batch.report.figures import Figures
 from tickets_batch.report.page import page
 from tickets_batch.report.plots import Plot, plots
 from tickets_batch.report.words import price_in_words, receipt_in_words
-from tickets_batch.settings import Pool, Settings
+from tickets_batch.settings import Settings
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SVG = "{http://www.w3.org/2000/svg}"
-GPU = Pool.model_validate(
-    {
-        "name": "gpu",
-        "base_url": "http://127.0.0.1:9/v1",
-        "model": "test-model",
-        "cost_per_hour": 2.5,
-        "capacity": {"slots": 20, "tokens": 60_000},
-        "protected": {"interactive": {"slots": 8, "tokens": 24_000}, "batch": {"slots": 2, "tokens": 6_000}},
-    }
-)
 SETTINGS = Settings(timezone="Europe/Berlin", pool=(GPU,))
 CURVES = {
     "ttft-gpu": ["ttft", "target"],

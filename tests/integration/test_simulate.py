@@ -2,8 +2,6 @@
 
 import csv
 import json
-import os
-import signal
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,6 +20,7 @@ from scheduler.simulation.night import Night, Row, play
 from scheduler.simulation.shapes import alternating
 from scheduler.simulation.tickets import SHORT
 from tests.simulation.sites import MIDDLE
+from tests.support.in_process import directory
 from tests.support.store import START, ManualClock, claim, submit, succeed
 from tickets_batch.cli.run import run
 
@@ -72,15 +71,8 @@ class Here:
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Here]:
-    for name in list(os.environ):
-        if name.startswith(("TICKETS_BATCH", "OPENAI_")):
-            monkeypatch.delenv(name)
-    monkeypatch.chdir(tmp_path)
-    Path("tickets-batch.toml").write_text(SETTINGS)
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
-    yield Here(capsys)
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
+    with directory(tmp_path, monkeypatch, SETTINGS):
+        yield Here(capsys)
 
 
 @pytest.fixture

@@ -1,54 +1,27 @@
 """Alerts on their way to an address: in order, again where it may help, and never in anybody's way."""
 
-import json
 import logging
 import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
 from scheduler.webhook import LEAVING_SECONDS, WAITING, Webhook
+from tests.support.hook import Hook
 from tests.support.wait import wait_until
 from tickets_batch.local.ports import free_port
 
 
-class Address:
-    """Where alerts go to; it answers with `statuses` in turn, then with 204."""
-
-    def __init__(self) -> None:
-        self.statuses: list[int] = []
-        self.got: list[int] = []
-        self.may_answer = threading.Event()
-        self.may_answer.set()
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                outer.got.append(json.loads(body)["number"])
-                outer.may_answer.wait(30)
-                self.send_response(outer.statuses.pop(0) if outer.statuses else 204)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *_: object) -> None: ...
-
-        self.server = HTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}/hook/a-secret-word"
-
-
 @pytest.fixture
-def address() -> Iterator[Address]:
-    there = Address()
-    thread = threading.Thread(target=there.server.serve_forever)
-    thread.start()
-    yield there
-    there.may_answer.set()
-    there.server.shutdown()
-    thread.join()
-    there.server.server_close()
+def address() -> Iterator[Hook]:
+    with Hook.listening() as hook:
+        yield hook
+
+
+def numbers(address: Hook) -> list[int]:
+    """Which alerts came, in their order."""
+    return [alert["number"] for alert in address.got]
 
 
 def counted(webhook: Webhook) -> dict[str, float]:
@@ -57,47 +30,47 @@ def counted(webhook: Webhook) -> dict[str, float]:
     return {one.labels["outcome"]: one.value for one in family.samples if one.name.endswith("_total")}
 
 
-def test_alerts_come_in_order(address: Address) -> None:
+def test_alerts_come_in_order(address: Hook) -> None:
     with Webhook(address.url) as webhook:
         for number in range(5):
             webhook.tell({"number": number})
         wait_until(lambda: len(address.got) == 5, "all five")
-    assert address.got == list(range(5))
+    assert numbers(address) == list(range(5))
     assert counted(webhook) == {"told": 5, "not_told": 0}
 
 
 @pytest.mark.parametrize("status", [500, 503, 429, 408])
-def test_what_was_not_taken_comes_again(address: Address, status: int) -> None:
+def test_what_was_not_taken_comes_again(address: Hook, status: int) -> None:
     address.statuses = [status]
     with Webhook(address.url) as webhook:
         webhook.tell({"number": 1})
         webhook.tell({"number": 2})
         wait_until(lambda: len(address.got) == 3, "the first again, then the second")
-    assert address.got == [1, 1, 2]
+    assert numbers(address) == [1, 1, 2]
 
 
-def test_what_will_never_be_taken_comes_once(address: Address, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_will_never_be_taken_comes_once(address: Hook, caplog: pytest.LogCaptureFixture) -> None:
     address.statuses = [404, 301]
     with Webhook(address.url) as webhook:
         webhook.tell({"number": 1})
         wait_until(lambda: "answers 404" in caplog.text, "a line in the log")
-    assert address.got == [1]
+    assert numbers(address) == [1]
     assert "secret" not in caplog.text
     assert counted(webhook) == {"told": 0, "not_told": 1}
 
 
-def test_an_address_that_does_not_answer_holds_nobody_up(address: Address) -> None:
+def test_an_address_that_does_not_answer_holds_nobody_up(address: Hook) -> None:
     address.may_answer.clear()
     with Webhook(address.url) as webhook:
         webhook.tell({"number": 0})
-        wait_until(lambda: address.got == [0], "the first on its way")
+        wait_until(lambda: numbers(address) == [0], "the first on its way")
         began = time.monotonic()
         for number in range(1, WAITING + 51):
             webhook.tell({"number": number})
         assert time.monotonic() - began < 5
         address.may_answer.set()
-        wait_until(lambda: address.got[-1] == WAITING + 50, "the last", timeout_seconds=60)
-    assert address.got == [0, *range(51, WAITING + 51)]  # those that waited longest made room
+        wait_until(lambda: numbers(address)[-1] == WAITING + 50, "the last", timeout_seconds=60)
+    assert numbers(address) == [0, *range(51, WAITING + 51)]  # those that waited longest made room
     assert counted(webhook) == {"told": WAITING + 1, "not_told": 50}
 
 

@@ -13,9 +13,20 @@ from jobs.store.samples import LoadSample
 from scheduler.holdout import is_held_out
 from scheduler.limit import Rule
 from tests.support.store import START, ManualClock, attempt, submit
+from tickets_batch.settings import Pool
 
 LABELS = ("shipping", "billing", "returns & $20 refunds", "Straße <технический> 技術")
 CHUNK = 500
+GPU = Pool.model_validate(
+    {
+        "name": "gpu",
+        "base_url": "http://127.0.0.1:9/v1",
+        "model": "test-model",
+        "cost_per_hour": 2.5,
+        "capacity": {"slots": 20, "tokens": 60_000},
+        "protected": {"interactive": {"slots": 8, "tokens": 24_000}, "batch": {"slots": 2, "tokens": 6_000}},
+    }
+)
 
 
 def reported_night(

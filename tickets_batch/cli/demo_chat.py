@@ -31,16 +31,6 @@ LEAST_GAP_SECONDS = 1.5
 GAP_PER_ANSWER = 5.0  # the chat keeps the model busy for about a fifth of the time
 READY_SECONDS = 60.0
 LOOK_SECONDS = 0.25
-TODAY = Options(
-    date="today",
-    every_row=False,
-    input=None,
-    deadline=None,
-    not_before=None,
-    update=False,
-    new=False,
-    allow_empty=False,
-)
 
 
 def warm_up(base_url: str, model: str, spec: ClassificationSpec, at_once: int) -> Answer:
@@ -78,7 +68,7 @@ class BesideChat:
                 time.sleep(ALONE_SECONDS)
                 submitted_at = time.monotonic()
                 with FloorWatch(embedded.settings) as floor:
-                    batch = to_its_end(embedded.settings, TODAY)
+                    batch = to_its_end(embedded.settings, Options())
                 ended_at = time.monotonic()
         got = Got(batch.succeeded + batch.failed, _seconds(batch), floor.seconds, batch.yields)
         return cls(batch, got, chat.answers(until=submitted_at), chat.answers(submitted_at, ended_at))

@@ -19,14 +19,14 @@ from tickets_batch.settings import ExportFormat, Pool, Settings
 class Options:
     """What was asked on the command line, beside the settings."""
 
-    date: str
-    every_row: bool
-    input: Path | None
-    deadline: str | None
-    not_before: str | None
-    update: bool
-    new: bool
-    allow_empty: bool
+    date: str = "today"
+    every_row: bool = False
+    input: Path | None = None
+    deadline: str | None = None
+    not_before: str | None = None
+    update: bool = False
+    new: bool = False
+    allow_empty: bool = False
     pools: tuple[str, ...] = ()
     format: ExportFormat | None = None
 

@@ -8,7 +8,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from scheduler.plan import Chat, Figure, Night, Origin, PlannedPool, advise
-from tickets_batch.cli.text import COLUMNS, counted
+from tickets_batch.cli.text import COLUMNS, counted, fact
 from tickets_batch.cli.times import iso, shown_instant
 from tickets_batch.progress import duration
 
@@ -30,18 +30,6 @@ def plan_as_json(pools: Sequence[PlannedPool], night: Night | None, now: datetim
         "pools": [_pool_as_json(pool, night) for pool in pools],
         "night": _night_as_json(night) if night else None,
     }
-
-
-def fact(name: str, words: str) -> str:
-    """A name, and what is to be said of it beside it."""
-    return textwrap.fill(
-        words,
-        COLUMNS,
-        initial_indent=f"  {name:<10} ",
-        subsequent_indent=" " * 13,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
 
 
 def _pool_in_words(pool: PlannedPool, night: Night | None) -> Iterator[str]:

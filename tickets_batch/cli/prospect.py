@@ -38,7 +38,7 @@ class Prospect:
         now = db.now()
         newest = forecasts.latest(db, batch.id)
         is_fresh = newest is not None and (now - newest.at).total_seconds() <= FRESH_SECONDS
-        waits_for = tuple(work.id for work in batches.ahead_of(db, batch.id) if work.is_at_work(now))
+        waits_for = tuple(work.id for work in batches.ahead_of(db, batch.id))
         return cls(newest if is_fresh else None, waits_for)
 
     def as_json(self) -> dict[str, Any] | None:

@@ -45,11 +45,12 @@ class Surroundings:
 def batch_in_words(batch: Batch, around: Surroundings, zone: ZoneInfo, now: datetime) -> str:
     """One batch: how far it is, what it may hold and holds, what it has cost, and who works on it."""
     lines = [f"{batch.id}: {state_in_words(batch, zone, now)}"]
-    lines += [_line(name, words) for name, words in _facts(batch, around, zone, now) if words]
+    lines += [fact(name, words) for name, words in _facts(batch, around, zone, now) if words]
     return "\n".join(lines)
 
 
-def _line(name: str, words: str) -> str:
+def fact(name: str, words: str) -> str:
+    """A name, and what is to be said of it beside it."""
     return textwrap.fill(
         words,
         COLUMNS,
