@@ -273,10 +273,12 @@ class Book:
         if not wanted.fits(room) and in_use.slots > 0:
             return Refusal(Reason.LIMIT)
         is_above_floor = not wanted.fits(self.capacity.floor)
-        if self._waiting and (is_above_floor or now_ms - self._waiting_since_ms < FLOOR_HOLD_MS):
-            return Refusal(Reason.FIRST_TOKEN)
         prefilling = self.prefill_tokens()
-        is_too_much = prefilling > 0 and prefilling + ask.prompt_tokens > in_force.prefill_tokens
+        with_it = prefilling + ask.prompt_tokens
+        is_in_the_way = bool(self._waiting) and with_it > in_force.outlook.prefill_beside_tokens
+        if is_in_the_way and (is_above_floor or now_ms - self._waiting_since_ms < FLOOR_HOLD_MS):
+            return Refusal(Reason.FIRST_TOKEN)
+        is_too_much = prefilling > 0 and with_it > in_force.prefill_tokens
         if is_too_much and (is_above_floor or now_ms - self._batch_at_ms < FLOOR_HOLD_MS):
             return Refusal(Reason.PREFILL)
         return None

@@ -158,7 +158,7 @@ class Ledger:
         """Put a limit in force for `ttl_seconds`; False when a newer leader has spoken. `note` says why it is so."""
         amount, o = limit.limit, limit.outlook
         numbers = [o.high.slots, o.high.tokens, o.arrivals_milli, o.request_tokens, o.reserve]
-        numbers += [o.prefill_rate, o.prefill_ahead_tokens]
+        numbers += [o.prefill_rate, o.prefill_ahead_tokens, o.prefill_beside_tokens]
         numbers += [number for rise in o.rises for number in (rise.slots, rise.tokens)]
         answer = await self._call(
             "publish", amount.slots, amount.tokens, limit.prefill_tokens, _ms(ttl_seconds), leader_epoch,
@@ -211,8 +211,8 @@ def _read_snapshot(
     ]
     arrivals, refused, revoked, first_tokens = numbers[15:19]
     slots, tokens, prefill_limit = numbers[19:22]
-    high_slots, high_tokens, arrivals_milli, request_tokens, reserve, rate, ahead_tokens, limit_until = numbers[22:30]
-    seen_slots, seen_tokens, seen_until, paused_until, beat_at, oldest_ms = numbers[30:]
+    high_slots, high_tokens, arrivals_milli, request_tokens, reserve, rate, ahead_tokens, beside_tokens = numbers[22:30]
+    limit_until, seen_slots, seen_tokens, seen_until, paused_until, beat_at, oldest_ms = numbers[30:]
     return Snapshot(
         interactive=Amount(i_slots, i_tokens),
         batch=Amount(b_slots, b_tokens),
@@ -235,6 +235,7 @@ def _read_snapshot(
             reserve=reserve,
             prefill_rate=rate,
             prefill_ahead_tokens=ahead_tokens,
+            prefill_beside_tokens=beside_tokens,
             rises=tuple(map(Amount, rises[::2], rises[1::2])),
         ),
         arrivals=arrivals,

@@ -17,8 +17,9 @@ from scheduler.signals.load import Load
 
 RATE_SECONDS = 5.0  # the arrival rate follows within this
 PREFILL_SECONDS = 0.05  # what batch may have on its way to a first token, as the engine's time
+BESIDE_SECONDS = 0.03  # and of that, what may come beside a chat request that waits for its own first token
 AHEAD_SECONDS = 0.15  # and what may be left of it in front of a chat request: about one step of an engine
-TARGET_SHARE = 0.25  # neither may take more of the TTFT target
+TARGET_SHARE = 0.25  # none may take more of the TTFT target
 CALM_SECONDS = 3.0  # without a new break, before batch may rise from its floor
 COHORT_SECONDS = 10.0  # one step of the reserve for all that was in flight together
 EASE_SECONDS = 60.0  # without a new break, before the reserve goes down by one step
@@ -113,12 +114,13 @@ class Limit:
         is_quiet = high.slots == 0 and arrivals_milli == 0
         return round(rate * min(PREFILL_SECONDS, longest_seconds)), Outlook(
             high=high,
-            rises=self._history.rises(load.in_flight),
+            rises=self._history.rises(),
             arrivals_milli=arrivals_milli,
             request_tokens=round(self._request_tokens),
             reserve=(0 if is_quiet else 1) + self._extra,
             prefill_rate=round(rate),
             prefill_ahead_tokens=round(rate * min(AHEAD_SECONDS, longest_seconds)),
+            prefill_beside_tokens=round(rate * min(BESIDE_SECONDS, longest_seconds)),
         )
 
     def _room(self, published: PublishedLimit, load: Load) -> Amount:

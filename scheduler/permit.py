@@ -77,6 +77,7 @@ class Outlook:
     `high` is what chat holds in its busy moments, `arrivals_milli` its requests in 1,000 s, `request_tokens` what one
     of them holds, `reserve` the least number of slots kept free for it. Batch prompts may be withdrawn from in front of
     a chat request where more than `prefill_ahead_tokens` are still to go at `prefill_rate` tokens/s; 0: unknown.
+    While chat waits for a first token, batch may have no more than `prefill_beside_tokens` on their way to theirs.
     `rises` is how far chat may rise from what it holds within each of `headroom.HORIZONS_SECONDS`; empty: not at all.
     """
 
@@ -86,6 +87,7 @@ class Outlook:
     reserve: int = 0
     prefill_rate: int = 0
     prefill_ahead_tokens: int = 0
+    prefill_beside_tokens: int = 0
     rises: tuple[Amount, ...] = ()
 
 

@@ -40,7 +40,8 @@ local function headroom(chat_slots, chat_tokens)
   local later_tokens = math.min(chat_tokens + rise_tokens, math.max(chat_tokens, outlook.high_tokens))
   local slots = math.floor(SLOTS - later_slots - reserve)
   local room = math.floor(TOKENS - later_tokens - reserve * outlook.request_tokens)
-  return math.max(FLOOR_SLOTS, math.min(slots, most_slots)), math.max(FLOOR_TOKENS, math.min(room, most_tokens)), prefill
+  return math.max(FLOOR_SLOTS, math.min(slots, most_slots)), math.max(FLOOR_TOKENS, math.min(room, most_tokens)), prefill,
+    outlook.beside
 end
 
 local function refuse_batch()
@@ -57,16 +58,17 @@ local function refuse_batch()
     or wanted_tokens > TOKENS - math.max(chat_tokens, OWN_I_TOKENS) then
     return 'protected'
   end
-  local room_slots, room_tokens, prefill = headroom(chat_slots, chat_tokens)
+  local room_slots, room_tokens, prefill, beside = headroom(chat_slots, chat_tokens)
   -- When batch holds nothing, one ticket larger than the limit may run: else it never would.
   if (wanted_slots > room_slots or wanted_tokens > room_tokens) and T.b_slots > 0 then
     return 'limit'
   end
   local is_above_floor = wanted_slots > FLOOR_SLOTS or wanted_tokens > FLOOR_TOKENS
-  if T.w_slots > 0 and (is_above_floor or NOW - T.w_since < FLOOR_HOLD_MS) then
+  local with_it = T.p_tokens + prompt
+  if T.w_slots > 0 and with_it > beside and (is_above_floor or NOW - T.w_since < FLOOR_HOLD_MS) then
     return 'first_token'
   end
-  if T.p_tokens > 0 and T.p_tokens + prompt > prefill and (is_above_floor or NOW - T.batch_at < FLOOR_HOLD_MS) then
+  if T.p_tokens > 0 and with_it > prefill and (is_above_floor or NOW - T.batch_at < FLOOR_HOLD_MS) then
     return 'prefill'
   end
 end

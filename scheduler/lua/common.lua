@@ -130,7 +130,8 @@ end
 
 -- The limit in force: slots, tokens, prefill tokens, and what is expected of the chat.
 local NO_OUTLOOK = {
-  high_slots = 0, high_tokens = 0, arrivals = 0, request_tokens = 0, reserve = 0, rate = 0, ahead = 0, rises = {},
+  high_slots = 0, high_tokens = 0, arrivals = 0, request_tokens = 0, reserve = 0, rate = 0, ahead = 0, beside = 0,
+  rises = {},
 }
 local function limit(settled_at)
   local published = redis.call('HMGET', LIMIT, 'slots', 'tokens', 'prefill', 'until', 'outlook')
@@ -138,15 +139,15 @@ local function limit(settled_at)
   for number in string.gmatch(published[5] or '', '%d+') do
     numbers[#numbers + 1] = tonumber(number)
   end
-  -- One with fewer numbers is of another version: as good as none.
-  if not published[1] or #numbers < 7 or NOW >= tonumber(published[4]) or NOW < settled_at then
+  -- One with fewer numbers, or with half a pair of rises, is of another version: as good as none.
+  if not published[1] or #numbers < 8 or #numbers % 2 == 1 or NOW >= tonumber(published[4]) or NOW < settled_at then
     return FLOOR_SLOTS, FLOOR_TOKENS, FLOOR_TOKENS, NO_OUTLOOK
   end
   local slots = math.max(FLOOR_SLOTS, math.min(tonumber(published[1]), SLOTS - OWN_I_SLOTS))
   local most = math.max(FLOOR_TOKENS, math.min(tonumber(published[2]), TOKENS - OWN_I_TOKENS))
   return slots, most, tonumber(published[3]), {
     high_slots = numbers[1], high_tokens = numbers[2], arrivals = numbers[3], request_tokens = numbers[4],
-    reserve = numbers[5], rate = numbers[6], ahead = numbers[7], rises = { unpack(numbers, 8) },
+    reserve = numbers[5], rate = numbers[6], ahead = numbers[7], beside = numbers[8], rises = { unpack(numbers, 9) },
   }
 end
 

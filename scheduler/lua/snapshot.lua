@@ -19,7 +19,7 @@ if T.w_slots > 0 then
 end
 for _, value in ipairs({
   slots, tokens, prefill, outlook.high_slots, outlook.high_tokens, outlook.arrivals, outlook.request_tokens,
-  outlook.reserve, outlook.rate, outlook.ahead, published[1] or 0, seen[1] or 0, seen[2] or 0, seen[3] or 0,
+  outlook.reserve, outlook.rate, outlook.ahead, outlook.beside, published[1] or 0, seen[1] or 0, seen[2] or 0, seen[3] or 0,
   redis.call('GET', PAUSED) or 0, redis.call('GET', BEAT) or -1, NOW - oldest,
 }) do
   numbers[#numbers + 1] = tonumber(value)

@@ -38,6 +38,7 @@ outlooks = st.just(Outlook()) | st.builds(
     st.integers(0, 4),
     st.just(0) | st.integers(1, 40_000),
     st.integers(0, 3_000),
+    st.just(0) | st.integers(0, 1_500),
     st.just(()) | st.tuples(amounts, amounts, amounts, amounts),
 )
 kinds = st.sampled_from([Kind.BATCH, Kind.BATCH, Kind.BATCH, Kind.INTERACTIVE])
@@ -64,7 +65,14 @@ OPERATIONS = st.one_of(
 )
 # Most histories begin on a busy night: the bounds that matter are far from an empty pool.
 WIDE_OPEN = ("publish", Amount(99, 99_000), 99_000, 60_000, 1, Outlook(prefill_rate=10_000))
-LOOKING_OUT = ("publish", Amount(99, 99_000), 99_000, 60_000, 1, Outlook(Amount(4, 3_000), 2_000, 200, 1, 10_000, 300))
+LOOKING_OUT = (
+    "publish",
+    Amount(99, 99_000),
+    99_000,
+    60_000,
+    1,
+    Outlook(Amount(4, 3_000), 2_000, 200, 1, 10_000, 300, 200),
+)
 BUSY = [WIDE_OPEN] + [("acquire", Kind.BATCH, Ask(100, 50))] * 8
 BUSY_LONG = [WIDE_OPEN] + [("acquire", Kind.BATCH, Ask(100, 50, 5_000))] * 8
 OPENINGS: st.SearchStrategy[list[tuple[object, ...]]] = st.sampled_from(

@@ -220,6 +220,7 @@ class Evening:
             reserve=rng.randrange(3),
             prefill_rate=rng.choice([0, 4_000]),
             prefill_ahead_tokens=400,
+            prefill_beside_tokens=rng.choice([0, 60, 200, 700]),
             rises=rng.choice([(), rises, rises]),
         )
 

@@ -275,6 +275,24 @@ class TestFirstTokenGate:
         assert refusal(ledger, Kind.BATCH, now_ms=FLOOR_HOLD_MS - 1) is Reason.FIRST_TOKEN
         assert refusal(ledger, Kind.BATCH, now_ms=FLOOR_HOLD_MS) is None
 
+    def test_prompts_that_take_next_to_no_time_may_come_beside_it(self) -> None:
+        ledger = book()
+        outlook = Outlook(prefill_beside_tokens=1_100)
+        ledger.publish(PublishedLimit(ledger.capacity.most_batch, 9_000, outlook), 60_000, 1, 0)
+        take(ledger, Kind.INTERACTIVE, 1)
+        tickets = take(ledger, Kind.BATCH, 2)
+        assert refusal(ledger, Kind.BATCH) is Reason.FIRST_TOKEN
+        begun(ledger, tickets[:1])
+        assert refusal(ledger, Kind.BATCH, Ask(601, 100)) is Reason.FIRST_TOKEN
+        assert refusal(ledger, Kind.BATCH, Ask(600, 100)) is None
+
+    def test_one_too_long_may_not_come_beside_it_though_nothing_else_is_on_its_way(self) -> None:
+        ledger = book()
+        outlook = Outlook(prefill_beside_tokens=1_100)
+        ledger.publish(PublishedLimit(ledger.capacity.most_batch, 9_000, outlook), 60_000, 1, 0)
+        take(ledger, Kind.INTERACTIVE, 1)
+        assert refusal(ledger, Kind.BATCH, Ask(1_101, 100)) is Reason.FIRST_TOKEN
+
     def test_a_chat_request_that_will_show_no_first_token_holds_nothing_back(self) -> None:
         ledger = book()
         take(ledger, Kind.INTERACTIVE, 1, Ask(500, 100, streamed=False))

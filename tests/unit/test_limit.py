@@ -161,7 +161,7 @@ class TestBounds:
             published = played.read(reading.load, reading.after_seconds).published
             o = published.outlook
             numbers = [published.prefill_tokens, o.high.slots, o.high.tokens, o.arrivals_milli, o.request_tokens]
-            numbers += [o.reserve, o.prefill_rate, o.prefill_ahead_tokens]
+            numbers += [o.reserve, o.prefill_rate, o.prefill_ahead_tokens, o.prefill_beside_tokens]
             assert min(numbers) >= 0
             assert {type(number) for number in numbers} == {int}
             assert o.reserve <= 1 + pool.shared.slots
@@ -424,11 +424,15 @@ class TestOutlook:
     ) -> None:
         decision = Limit(pool, target_seconds).decide(Load(prefill_rate=rate), 1_000.0)
         most = rate * target_seconds * TARGET_SHARE + 0.5
-        assert decision.published.prefill_tokens <= decision.published.outlook.prefill_ahead_tokens <= most
+        outlook = decision.published.outlook
+        assert (
+            outlook.prefill_beside_tokens <= decision.published.prefill_tokens <= outlook.prefill_ahead_tokens <= most
+        )
 
     def test_of_an_unknown_engine_one_prompt_at_a_time(self) -> None:
         published = Evening(USUAL).read(QUIET).published
-        assert (published.prefill_tokens, published.outlook.prefill_rate) == (0, 0)
+        outlook = published.outlook
+        assert (published.prefill_tokens, outlook.prefill_rate, outlook.prefill_beside_tokens) == (0, 0, 0)
 
     def test_what_could_not_be_seen_is_not_taken_for_quiet(self) -> None:
         evening = Evening(USUAL)
