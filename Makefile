@@ -17,8 +17,8 @@ help:  ## this list
 install: $(VENV)/.installed  ## .venv/bin/tickets-batch with the embedded servers and the demo's model
 
 $(VENV)/bin/python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "make: $(PYTHON) is older than 3.11: name a newer one with make PYTHON=python3.12" >&2; exit 1; }
+	@$(if $(shell $(PYTHON) -c 'import sys; print("new" * (sys.version_info >= (3, 11)))' 2>&1 | grep -x new),,\
+		$(error $(PYTHON) is older than 3.11, or not there: name a newer one with make PYTHON=python3.12))
 	@$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: $(VENV)/bin/python pyproject.toml requirements/runtime.txt requirements/weights.txt
@@ -78,6 +78,10 @@ airflow: $(VENV)/.dev $(AIRFLOW)/.installed  ## the DAG of deploy/airflow, end t
 format: $(VENV)/.dev  ## rewrite the sources in the project's format
 	@$(BIN)/ruff format --quiet .
 	@$(BIN)/ruff check --quiet --fix .
+
+.PHONY: docs
+docs: $(VENV)/.dev  ## write what the pages take from the code: the settings, the help of every verb
+	@$(BIN)/python -m tests.docs
 
 .PHONY: lock
 lock: $(VENV)/.dev  ## compile the pinned requirement files from pyproject.toml

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal, Protocol, TextIO, get_args
 
 from tickets_batch.errors import UserError
-from tickets_batch.settings.model import ResultField
+from tickets_batch.settings.sink import ResultField
 
 Format = Literal["csv", "jsonl"]
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from jobs.intake.source import Source
-from jobs.ticket import Rejection, Ticket
+from jobs.ticket import Rejection, Standing, Ticket
 
 KEPT_REJECTIONS = 20
 
@@ -22,12 +22,17 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What would be submitted; `seconds` is None where no speed is known.
+    """What would be submitted: of the `tickets` of the source those that are `to_do`.
 
-    `rejections` are the first of the `rejected` rows; `outside_day` rows belong to other days.
+    `already` are in the batch, `changed` of these with another text. `tokens` and `seconds` (None where no speed is
+    known) are of what is to do. `rejections` are the first of the `rejected` rows; `outside_day` rows belong to other
+    days.
     """
 
     tickets: int
+    to_do: int
+    already: int
+    changed: int
     rejected: int
     rejections: tuple[Rejection, ...]
     outside_day: int
@@ -44,8 +49,12 @@ def preview(
     output_tokens: int,
     slots: int,
     slot_tokens_per_second: float | None,
+    standing: Callable[[Ticket], Standing] = lambda ticket: Standing.NEW,
+    takes_changed: bool = False,
 ) -> Preview:
     """Read `source` to its end and add up what it would ask of the model.
+
+    To do is what is new by its `standing` to the batch, and, where the submit `takes_changed`, what has changed.
 
     A ticket asks for `shared_tokens` (the part of the prompt that all have), its own text by `tokens_of`, and
     `output_tokens`. `slot_tokens_per_second` is what one slot was measured to do of such tokens: the tickets take their
@@ -53,6 +62,7 @@ def preview(
     70 bytes each. Raises UserError where the source breaks off.
     """
     sizes: Counter[int] = Counter()
+    standings: Counter[Standing] = Counter()
     ids: set[int] = set()
     rejected = 0
     rejections: list[Rejection] = []
@@ -61,13 +71,27 @@ def preview(
         if isinstance(usable, Rejection):
             rejected += 1
             rejections += [usable] if len(rejections) < KEPT_REJECTIONS else []
-        else:
+            continue
+        stands = standing(usable)
+        standings[stands] += 1
+        if stands is Standing.NEW or (takes_changed and stands is Standing.CHANGED):
             sizes[shared_tokens + tokens_of(f"{usable.subject}\n{usable.body}") + output_tokens] += 1
     tokens = _spread(sizes)
     seconds = None
     if slot_tokens_per_second is not None:
         seconds = max(tokens.total / max(1, slots), tokens.largest) / slot_tokens_per_second
-    return Preview(sizes.total(), rejected, tuple(rejections), source.outside_day, tokens, seconds, source.notes)
+    return Preview(
+        tickets=standings.total(),
+        to_do=sizes.total(),
+        already=standings.total() - standings[Standing.NEW],
+        changed=standings[Standing.CHANGED],
+        rejected=rejected,
+        rejections=tuple(rejections),
+        outside_day=source.outside_day,
+        tokens=tokens,
+        seconds=seconds,
+        notes=source.notes,
+    )
 
 
 def _once(row: Ticket | Rejection, ids: set[int]) -> Ticket | Rejection:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from jobs.hindrance import Hindrance
 from jobs.job import Job
 from jobs.outcomes import Attempt, Cancelled, Expired, Failed, Outcome, Requeued, Succeeded, Symptom
 
@@ -110,7 +111,7 @@ def _never_again(case: Case) -> Outcome:
 
 
 def _when_the_batch_is_mended(case: Case) -> Outcome:
-    return Requeued(blocked=case.attempt.detail or "the endpoint refuses every request")
+    return Requeued(blocked=case.attempt.detail or Hindrance.REFUSED)
 
 
 def _users_first(_: Case) -> Outcome:

@@ -142,6 +142,7 @@ batches = Table(
     Column("loader_token", String(32)),  # held while jobs are put in: the batch does not close meanwhile
     Column("loader_expires_at", Instant),
     Column("loader", JSON),
+    Column("purged_at", Instant),  # since then it holds no text; null again when somebody may put some in
     _count("total"),
     *(_count(name) for name in STATE_COUNTERS),
     *(_count(name) for name in OTHER_COUNTERS),

@@ -1,8 +1,11 @@
-"""Text that every database can hold."""
+"""Text that every database can hold, and that holds no secret."""
 
 import re
 
+MASK = "***"
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+LEAST_SECRET_CHARS = 4  # what is shorter keeps nobody out, and stands in any text
+LEAST_LONG_SECRET_CHARS = 8  # a word may well be shorter
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -16,3 +19,16 @@ def storable(text: str) -> str:
     except UnicodeEncodeError:
         return _UNSTORABLE.sub(REPLACEMENT, text)
     return text.replace("\0", REPLACEMENT)
+
+
+def masked(text: str, secret: str | None) -> str:
+    """The text with asterisks in place of the secret.
+
+    A short one is taken out only where it stands alone, one of under four characters not at all: the text would be
+    garbled, and nothing hidden.
+    """
+    if not secret or len(secret) < LEAST_SECRET_CHARS:
+        return text
+    if len(secret) >= LEAST_LONG_SECRET_CHARS:
+        return text.replace(secret, MASK)
+    return re.sub(rf"(?<![\w-]){re.escape(secret)}(?![\w-])", MASK, text)

@@ -1,7 +1,8 @@
-"""A support ticket as a source gives it, and a row of the source that cannot be used."""
+"""A support ticket as a source gives it, how it stands to a batch, and a row of the source that cannot be used."""
 
 from dataclasses import dataclass
 from datetime import datetime
+from enum import Enum, auto
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,14 @@ class Ticket:
     created_at: datetime | None = None
     priority: int = 0
     line: int = 0
+
+
+class Standing(Enum):
+    """How a ticket stands to a batch."""
+
+    NEW = auto()
+    ALREADY = auto()
+    CHANGED = auto()  # it is there with another text
 
 
 @dataclass(frozen=True, slots=True)

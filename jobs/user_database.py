@@ -11,6 +11,7 @@ from sqlalchemy import URL, Engine, create_engine, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
+from jobs.text import masked
 from tickets_batch.errors import UserError
 
 CONNECT_SECONDS = 10
@@ -56,7 +57,12 @@ def errors_explained(url: URL, what: str) -> Iterator[None]:
     except DBAPIError as error:
         never_reached = isinstance(error, OperationalError) and error.statement is None
         said = "cannot reach" if never_reached else f"{what} failed on"
-        first_line = (str(error.orig).strip().splitlines() or ["connection lost"])[0]
+        first_line = _without_password((str(error.orig).strip().splitlines() or ["connection lost"])[0], url)
         raise UserError(f"{said} {shown(url)}: {first_line}") from error
     except SQLAlchemyError as error:
-        raise UserError(f"{what} failed on {shown(url)}: {str(error).splitlines()[0]}") from error
+        said = _without_password(str(error).splitlines()[0], url)
+        raise UserError(f"{what} failed on {shown(url)}: {said}") from error
+
+
+def _without_password(text: str, url: URL) -> str:
+    return masked(text, str(url.password) if url.password else None)

@@ -10,12 +10,12 @@ from typing import Any
 
 from jobs.store import batches, events, samples
 from jobs.store.database import Database
+from jobs.store.events import EventKind
 from jobs.store.samples import LoadSample
 from scheduler.permit import Kind
 from scheduler.pool_reading import Condition, PoolReading, quantile
 from scheduler.snapshot import Snapshot
 
-CHANGED = "limit"  # the kind of the event
 SAMPLE_SECONDS = 10.0
 CHANGE_SECONDS = 5.0  # at most one event a pool within this: what flaps meanwhile is counted, not told
 KEEP_SECONDS = 30 * 24 * 3600.0
@@ -83,7 +83,7 @@ class Journal:
             "revoked": _grown(snapshot.revoked, known.revoked),
             "changes": known.changes,
         }
-        events.record(self._db, CHANGED, pool=pool.name, **detail)
+        events.record(self._db, EventKind.LIMIT, pool=pool.name, **detail)
         known.told, known.told_at, known.revoked, known.changes = known.seen, now, snapshot.revoked, 0
 
     def _forget(self, now: float) -> None:

@@ -14,6 +14,7 @@ from jobs.spec import ClassificationSpec
 from jobs.store import batches, events, forecasts
 from jobs.store.batches import BatchWork
 from jobs.store.database import Database
+from jobs.store.events import EventKind
 from jobs.store.forecasts import StoredForecast
 from scheduler.forecast import Forecast
 from scheduler.load_meter import LoadMeter, MeanLoad
@@ -26,7 +27,6 @@ from tickets_batch.settings import Pool
 
 log = logging.getLogger(__name__)
 
-CHANGED = "pace"  # the kind of the event
 BAD = (Pace.AT_RISK, Pace.WILL_MISS)
 
 Tell = Callable[[Mapping[str, Any]], None]
@@ -172,10 +172,10 @@ class Pacing:
             "needed_tokens_per_second": forecast.needed_rate,
             "achieved_tokens_per_second": forecast.achieved_rate,
         }
-        events.record(self._db, CHANGED, work.id, **detail)
+        events.record(self._db, EventKind.PACE, work.id, **detail)
         level = logging.WARNING if pace in BAD else logging.INFO
         log.log(level, "%s is %s: %d jobs left, deadline %s", work.id, pace, forecast.jobs_left, _iso(work.deadline_at))
-        self._tell({"event": CHANGED, "batch_id": work.id, "at": _iso(forecast.at), **detail})
+        self._tell({"event": EventKind.PACE.value, "batch_id": work.id, "at": _iso(forecast.at), **detail})
 
 
 def _unit(work: BatchWork) -> WorkUnit:

@@ -15,6 +15,7 @@ from scheduler.hours import SharedHours
 from scheduler.room import RoomModel
 from scheduler.speed import PoolSpeed
 from scheduler.usual import ChatLevel, UsualLoad
+from tickets_batch.words import counted
 
 # A person chatting, where nobody says otherwise.
 MESSAGE_SECONDS = 60.0  # from one message to the next
@@ -261,8 +262,10 @@ def _floor_for(pool: PlannedPool, night: Night | None, left: float | None) -> st
     total = pool.capacity.total.slots
     for slots in range(1, total):
         if pool.speed.beside(slots, total - slots) * left >= night.tickets:
-            return f"with a floor of {slots} slots of {total} it is done in time whatever the chat does"
-    return f"no floor of its {total} slots is enough whatever the chat does: that takes a pool of batch's own"
+            return f"with a floor of {counted(slots, 'slot')} of {total} it is done in time whatever the chat does"
+    return (
+        f"no floor of its {counted(total, 'slot')} is enough whatever the chat does: that takes a pool of batch's own"
+    )
 
 
 def _hours_for(pool: PlannedPool, night: Night | None) -> str:
@@ -283,6 +286,6 @@ def _own_pool(pool: PlannedPool, night: Night | None, left: float | None) -> str
     needed = night.tickets / left
     slots = next((slots for slots in range(1, knee + 1) if curve.tickets_per_second(slots) >= needed), None)
     if slots is not None:
-        return f"{slots} of batch's own slots suffice"
+        return f"{counted(slots, 'slot')} of batch's own {'suffices' if slots == 1 else 'suffice'}"
     engines = math.ceil(needed / curve.tickets_per_second(knee))
-    return f"that takes {engines} engines like this one of batch's own, {knee} slots each"
+    return f"that takes {counted(engines, 'engine')} like this one of batch's own, {counted(knee, 'slot')} each"

@@ -13,9 +13,11 @@ from scheduler.limit import Rule
 from scheduler.note import Note
 from scheduler.permit import Kind, PublishedLimit
 from scheduler.snapshot import Snapshot
+from tickets_batch.words import counted
 
 YOUNG_SECONDS = 3.0  # a limit's time to live: a younger one that is not in force waits for the ledger to settle
 REMEDY = "start the gateway, or add a [[pool.signal]] that answers: tickets-batch doctor tries them"
+NO_READING = "no reading yet"
 WORDS: dict[str, str] = {
     Rule.DEDICATED: "all of the pool is batch's own",
     Rule.BLIND: f"blind: no source tells of the chat, so the floor holds; {REMEDY}",
@@ -86,6 +88,15 @@ class PoolReading:
         return Condition.FLOOR if limit.slots <= floor.slots or limit.tokens <= floor.tokens else Condition.SHARED
 
     @property
+    def awaits_first(self) -> bool:
+        """Whether nothing has been heard yet: not of a limit, or not from any of the sources that there are."""
+        if self.note is None:
+            return self.condition is Condition.STALE
+        sources = self.note.load.sources
+        never = bool(sources) and all(source.age_seconds is None for source in sources)
+        return self.condition is Condition.BLIND and never
+
+    @property
     def published_at(self) -> datetime | None:
         """When the scheduler last published a limit, None where it has left no word of it."""
         return None if self.note is None else datetime.fromtimestamp(self.note.at, UTC)
@@ -129,8 +140,15 @@ class PoolReading:
         return self.note.rule if self.note is not None else self.condition.value
 
     @property
+    def rule_in_words(self) -> str:
+        """The rule that binds, in a word or two for a person."""
+        return NO_READING if self.awaits_first else self.rule
+
+    @property
     def reason(self) -> str:
         """The rule that binds, in a sentence."""
+        if self.awaits_first:
+            return f"{NO_READING}, so the floor holds" + ("" if self.note is None else f"; if none comes, {REMEDY}")
         match self.rule:
             case Condition.STALE:
                 return f"{self._why_stale}: the floor holds"
@@ -141,7 +159,8 @@ class PoolReading:
                 kept = Amount(max(0, total.slots - chat.slots - limit.slots), total.tokens - chat.tokens - limit.tokens)
                 if limit.slots < self.snapshot.limit.slots:
                     return (
-                        f"headroom: chat holds {chat.slots} of {total.slots} slots, {kept.slots} more are kept for it"
+                        f"headroom: chat holds {chat.slots} of {counted(total.slots, 'slot')}; kept for it: "
+                        f"{kept.slots} more"
                     )
                 return (
                     f"headroom: chat holds {chat.tokens:,} of {total.tokens:,} tokens; {kept.tokens:,} are kept for it"
@@ -157,8 +176,6 @@ class PoolReading:
 
     @property
     def _why_stale(self) -> str:
-        if self.note is None:
-            return "no limit has been published"
         if self._note_age_seconds < YOUNG_SECONDS:
             return "the ledger has begun anew, and earlier permits may still be out"
         return f"no fresh limit for {self._note_age_seconds:,.0f} s"

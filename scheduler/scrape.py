@@ -21,7 +21,8 @@ def served(registry: CollectorRegistry, listen: str | None, key: str) -> Iterato
     try:
         server, thread = start_http_server(int(port), host.strip("[]"), registry)
     except (OSError, OverflowError) as error:
-        raise UserError(f"{key}: cannot listen on {listen}: {error}") from error
+        why = getattr(error, "strerror", None) or str(error)
+        raise UserError(f"cannot listen on {listen}: {why}; change {key}, or stop what is there") from error
     try:
         yield
     finally:

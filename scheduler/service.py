@@ -12,9 +12,10 @@ import socket
 import threading
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from functools import partial
 
-from jobs.store import batches, claims, leader, services
+from jobs.store import batches, claims, leader, purge, services
 from jobs.store.database import Database
 from jobs.store.errors import StoreConflict, StoreUnavailable
 from scheduler.batch_metrics import OpenBatches
@@ -43,6 +44,7 @@ LOOK_SECONDS = 1.0
 PACE_SECONDS = 10.0
 WORKER_SECONDS = 10.0  # a worker not heard of for longer gets no task
 FORGET_SECONDS = 3600.0
+PURGE_SECONDS = 10.0
 
 
 class Scheduler:
@@ -69,6 +71,7 @@ class Scheduler:
         self._metrics = Metrics(targets_seconds, lambda: self._epoch is not None)
         self._metrics.registry.register(self._webhook.alerts)
         self._metrics_listen = settings.scheduler.metrics_listen
+        self._keeps_text = settings.keep_text
         self._pacing = partial(Pacing, db, settings.pool, settings.zone, self._webhook.tell)
         self._paced: tuple[int, Pacing] | None = None  # for which epoch: of what another has led nothing is known
         self._endings: Endings | None = None
@@ -97,6 +100,7 @@ class Scheduler:
                     (REAP_SECONDS, self._reap),
                     (BEAT_SECONDS, self._beat),
                     (PACE_SECONDS, self._pace),
+                    *(() if self._keeps_text else ((PURGE_SECONDS, self._purge),)),
                 )
             ),
         ]
@@ -156,6 +160,12 @@ class Scheduler:
         made = self._paced[1].look()
         workers = services.alive(self._db, "worker", within_seconds=WORKER_SECONDS)
         self._metrics.show_batches(OpenBatches(batches.open_work(self._db), made, len(workers)))
+
+    def _purge(self) -> None:
+        if self._epoch is None:
+            return
+        for done in purge.purge_ended(self._db, timedelta(0)):
+            log.info("%s: the text of %d tickets was removed", done.batch_id, done.texts)
 
     async def _control(self) -> None:
         async with AsyncExitStack() as stack:

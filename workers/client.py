@@ -15,6 +15,7 @@ from jobs.outcomes import Attempt, Symptom, Usage
 from jobs.text import storable
 from tickets_batch.errors import SettingsError
 from tickets_batch.settings import Pool
+from tickets_batch.words import counted
 from workers import symptoms
 from workers.detail import Censor
 from workers.engine_error import engine_error, read_error
@@ -121,6 +122,11 @@ class ModelClient:
         headers = _HEADERS if self._key else {**_HEADERS, "Authorization": openai.Omit()}
         self._options: openai.RequestOptions = {"headers": headers}
 
+    @property
+    def priority(self) -> int | None:
+        """The priority that requests carry; None where the engine knows none, or has refused it."""
+        return self._priority.value
+
     async def aclose(self) -> None:
         """Close every connection; the client is of no use afterwards."""
         await self._openai.close()
@@ -188,7 +194,7 @@ class ModelClient:
         except (OversizedStream, UnreadableChunk) as error:
             finding = Finding(Symptom.INVALID_OUTPUT, str(error) or "a chunk of the stream is not JSON")
         except (openai.OpenAIError, httpx2.HTTPError, OSError) as error:
-            finding = symptoms.of_exception(error)
+            finding = symptoms.of_exception(error, self._pool.base_url)
         if priority is not None and reply.error and refuses_priority(200, engine_error(reply.error)):
             raise _PriorityRefused
         return self._attempt(call, reply, finding, parse, clean)
@@ -278,7 +284,7 @@ class ModelClient:
         seconds = f"{self._pool.request_timeout_seconds:g} s"
         if call.ttft_seconds is None:
             return Finding(Symptom.TIMED_OUT, f"no first token within {seconds}")
-        return Finding(Symptom.TIMED_OUT, f"not done within {seconds}, {call.tokens} tokens in")
+        return Finding(Symptom.TIMED_OUT, f"not done within {seconds}, {counted(call.tokens, 'token')} in")
 
 
 def _tell(on_first_token: Callable[[], None], reply: Reply) -> None:

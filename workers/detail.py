@@ -2,7 +2,7 @@
 
 import re
 
-from jobs.text import storable
+from jobs.text import masked, storable
 
 DETAIL_CHARS = 300
 QUOTED_CHARS = 1000  # of an engine's message, before anything is taken out of it
@@ -30,9 +30,7 @@ class Censor:
     def __call__(self, message: str) -> str:
         """`message` as one line, with an ellipsis wherever it repeats the ticket, whatever its case and punctuation."""
         said = _ECHOED_INPUT.split(_unescape(message[:QUOTED_CHARS]), maxsplit=1)[0]
-        if self._secret:
-            said = said.replace(self._secret, "***")
-        return bounded(self._without_echo(said), QUOTED_CHARS)
+        return bounded(self._without_echo(masked(said, self._secret)), QUOTED_CHARS)
 
     def _without_echo(self, message: str) -> str:
         if self._folded is None:  # only now: few calls fail

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from jobs.hindrance import Hindrance
 from jobs.job import Finish, Job
 from jobs.outcomes import Failed, Requeued, Symptom
 from jobs.retry import RetryPolicy
@@ -322,5 +323,4 @@ class Executor:
 
 
 def _no_pool(brief: Brief) -> str:
-    names = ", ".join(brief.pools)
-    return f"none of its pools ({names}) is in the settings of the workers: add it there, or submit the batch anew"
+    return Hindrance.NO_POOL.of(", ".join(brief.pools))

@@ -5,6 +5,7 @@ from typing import Any
 from pydantic_core import from_json
 
 from jobs.outcomes import Usage
+from tickets_batch.words import counted
 
 ANSWER_CHARS = 64 * 1024
 MOST_TOKENS = 2**31 - 1
@@ -57,9 +58,9 @@ class Reply:
     def runaway(self) -> str | None:
         """Why reading on is useless, None while it is not."""
         if self._blank > WHITE_SPACE_CHARS:
-            return f"endless white space, cut after {self.tokens} tokens"
+            return f"endless white space, cut after {counted(self.tokens, 'token')}"
         if self._chars > ANSWER_CHARS:
-            return f"longer than {ANSWER_CHARS} characters, cut after {self.tokens} tokens"
+            return f"longer than {ANSWER_CHARS} characters, cut after {counted(self.tokens, 'token')}"
         return None
 
     def take(self, data: bytes) -> None:

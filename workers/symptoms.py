@@ -12,6 +12,7 @@ from socket import gaierror
 import httpx2
 import openai
 
+from jobs.hindrance import Hindrance
 from jobs.outcomes import Symptom
 from workers.detail import bounded
 from workers.engine_error import EngineError, engine_error, read_error
@@ -63,7 +64,7 @@ def of_response(status: int, headers: Mapping[str, str], body: bytes, *, now: da
         return _of_no_stream(status, content_type, body, error, clean)
     if 300 <= status < 400:
         where = f" to {_without_query(headers['location'])}" if "location" in headers else ""
-        return _blocked(status, f"the endpoint redirects{where}: set the pool's base_url to where the engine is", "")
+        return _blocked(status, Hindrance.REDIRECTED, what=where)
     return of_error(status, error or EngineError(), clean=clean, retry_after_seconds=_retry_after(headers, now))
 
 
@@ -78,7 +79,7 @@ def of_error(status: int, error: EngineError, *, clean: Clean, retry_after_secon
     said = clean(error.message)
     if status in _OVERLOADED_STATUS or (status >= 500 and error.type in _OVERLOADED_TYPES):
         if error.code in _NO_CREDIT or error.type in _NO_CREDIT:
-            return _blocked(status, "the account behind the pool's api_key has no credit left", said)
+            return _blocked(status, Hindrance.NO_CREDIT, said)
         detail = _detail(status, "the engine is overloaded", said)
         return Finding(Symptom.OVERLOADED, detail, status, retry_after_seconds)
     if status != 404 and any(_TOO_LONG.search(text) for text in (error.code, error.type, error.message)):
@@ -87,8 +88,8 @@ def of_error(status: int, error: EngineError, *, clean: Clean, retry_after_secon
         return Finding(Symptom.SERVER_ERROR, _detail(status, "the engine failed", said), status, retry_after_seconds)
     if any(_CONTENT_FILTER.search(text) for text in (error.code, error.type, error.message)):
         return Finding(Symptom.REFUSED, _detail(status, "stopped by a content filter", said), status)
-    if advice := _advice(status, error, said):
-        return _blocked(status, advice, said)
+    if hindrance := _hindrance(status, error, said):
+        return _blocked(status, hindrance, said, what=bounded(error.param, 40) or "that it names")
     match status:
         case 408:
             return Finding(Symptom.TIMED_OUT, _detail(status, "the engine gave up waiting", said), status)
@@ -98,11 +99,12 @@ def of_error(status: int, error: EngineError, *, clean: Clean, retry_after_secon
             return Finding(Symptom.REFUSED, _detail(status, "the engine refuses this request", said), status)
 
 
-def of_exception(error: BaseException) -> Finding:
-    """The finding for a connection that could not be made or broke."""
+def of_exception(error: BaseException, base_url: str) -> Finding:
+    """The finding for a connection to a pool's `base_url` that could not be made or broke."""
     wire = error.__cause__ if isinstance(error, openai.APIConnectionError) and error.__cause__ else error
     if isinstance(wire, (httpx2.ConnectError, httpx2.ConnectTimeout, ssl.SSLError)):
-        return Finding(Symptom.UNREACHABLE, bounded(f"no connection to the endpoint: {_why_no_connection(wire)}"))
+        where = f"check the pool's base_url, {_without_user(base_url)}, and that its engine runs"
+        return Finding(Symptom.UNREACHABLE, bounded(Hindrance.UNREACHABLE.of(f"{where}: {_why_no_connection(wire)}")))
     if isinstance(wire, httpx2.TimeoutException):
         return Finding(Symptom.TIMED_OUT, "the connection stood still")
     return Finding(Symptom.DISCONNECTED, "the connection broke")
@@ -112,39 +114,39 @@ def _of_no_stream(status: int, content_type: str, body: bytes, error: EngineErro
     if error is not None and (error.status or error.message):
         return of_error(error.status or 500, error, clean=clean)
     if content_type == "text/html" or body.lstrip()[:1] == b"<":
-        return _blocked(status, "a web page answers instead of an engine: check the pool's base_url", "")
+        return _blocked(status, Hindrance.WEB_PAGE)
     if b'"choices"' in body:
-        return _blocked(status, "the endpoint does not stream: it ignores stream=true", "")
+        return _blocked(status, Hindrance.NO_STREAM)
     kind = bounded(content_type, 40) or "of no type"
     return Finding(Symptom.INVALID_OUTPUT, _detail(status, f"the answer is no event stream but {kind}", ""), status)
 
 
-def _advice(status: int, error: EngineError, said: str) -> str | None:
-    """What a person has to mend where no request can succeed, else None."""
+def _hindrance(status: int, error: EngineError, said: str) -> Hindrance | None:
+    """Why no request can succeed, where none can."""
     names_model = error.code == "model_not_found" or error.param == "model"
     match status:
         case 401 | 407:
-            return "the engine wants a valid key: set the pool's api_key"
+            return Hindrance.NO_KEY
         case 402:
-            return "the account behind the pool's api_key has no credit left"
+            return Hindrance.NO_CREDIT
         case 403:
-            return "the pool's api_key may not use this model"
+            return Hindrance.KEY_NOT_ALLOWED
         case 404 if names_model or _MODEL.search(said):
-            return "the engine does not serve this model: set the pool's model to one that it lists"
+            return Hindrance.NO_MODEL
         case 404 | 405 | 410:
-            return "nothing answers at this path: check the pool's base_url"
+            return Hindrance.NO_PATH
         case _ if names_model:
-            return "the engine does not serve this model: set the pool's model to one that it lists"
+            return Hindrance.NO_MODEL
         case _ if error.param == "response_format" or _SCHEMA.search(said):
-            return "the engine refuses the schema of the answer (response_format)"
+            return Hindrance.NO_SCHEMA
         case _ if error.param in _REQUEST_FIELDS or {error.code, error.type} & _UNSUPPORTED:
-            return f"the engine does not take the parameter {bounded(error.param, 40) or 'that it names'}"
+            return Hindrance.NO_PARAMETER
         case _:
             return None
 
 
-def _blocked(status: int, advice: str, said: str) -> Finding:
-    return Finding(Symptom.BLOCKED, _detail(status, advice, said), status)
+def _blocked(status: int, hindrance: Hindrance, said: str = "", *, what: str = "") -> Finding:
+    return Finding(Symptom.BLOCKED, _detail(status, hindrance.of(what), said), status)
 
 
 def _detail(status: int, what: str, said: str) -> str:
@@ -195,6 +197,12 @@ def _why_no_connection(error: BaseException) -> str:
             case httpx2.ConnectTimeout():
                 return "it does not answer in time"
     return next((cause.strerror for cause in causes if isinstance(cause, OSError) and cause.strerror), "unknown reason")
+
+
+def _without_user(url: str) -> str:
+    """The URL without who calls it, which may hold a password."""
+    scheme, _, rest = url.partition("://")
+    return _without_query(f"{scheme}://{rest.rpartition('@')[2]}")
 
 
 def _without_query(location: str) -> str:

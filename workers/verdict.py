@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from jobs.answer import InvalidOutput
 from jobs.outcomes import Symptom
+from tickets_batch.words import counted
 from workers.detail import bounded
 from workers.reply import Reply
 from workers.symptoms import Finding
@@ -25,7 +26,9 @@ def verdict(reply: Reply, parse: Parse) -> str | Finding:
     if reply.runaway or reply.finish_reason == "length":
         return _unless_whole(reply, parse)
     if not reply.complete:
-        return Finding(Symptom.DISCONNECTED, f"the stream ended before the answer did ({reply.tokens} tokens in)")
+        return Finding(
+            Symptom.DISCONNECTED, f"the stream ended before the answer did ({counted(reply.tokens, 'token')} in)"
+        )
     if not reply.text.strip():
         reasoning = ", reasoning only" if reply.reasoned else ""
         return _invalid(f"empty content, finish_reason={bounded(reply.finish_reason or 'none', 20)}{reasoning}")
@@ -39,7 +42,7 @@ def _unless_whole(reply: Reply, parse: Parse) -> str | Finding:
         parsed = parse(reply.text)
         if not isinstance(parsed, InvalidOutput):
             return parsed
-    return _invalid(reply.runaway or f"cut short after {reply.tokens} tokens, finish_reason=length")
+    return _invalid(reply.runaway or f"cut short after {counted(reply.tokens, 'token')}, finish_reason=length")
 
 
 def _invalid(why: str) -> Finding:

@@ -64,6 +64,13 @@ class Wanted:
             way_out += ", or take every row whatever its date with --all"
         raise UserError(f"{where}: {said}; its columns are: {names or 'none'}{more}; {way_out}")
 
+    def note_missing(self, present: Iterable[str], found: Sequence[str]) -> tuple[str, ...]:
+        """A line for a person where no subject is `present` among the columns `found`: nobody has asked for one."""
+        if "subject" not in self.names or "subject" in set(present):
+            return ()
+        missing = _missing("subject", self.names["subject"][0], found)
+        return (f"{missing}: the bodies alone are classified; if it has another name, set [source] columns",)
+
 
 @dataclass(frozen=True, slots=True)
 class Positions:

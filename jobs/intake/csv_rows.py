@@ -11,6 +11,7 @@ from jobs.intake.decode import LINE_LIMIT_CHARACTERS, LineTooLong, TextLines, op
 from jobs.intake.reading import Record, id_of_unusable
 from jobs.ticket import Rejection
 from tickets_batch.errors import UserError
+from tickets_batch.words import counted
 
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}
 _EXCEL_HINT = re.compile(r'"?sep=(?P<separator>[,;|\t])"?\s*', re.IGNORECASE)
@@ -36,6 +37,7 @@ class CsvRows:
             _, header = self._header(_Lines(text))
         self._positions = positions(wanted, header)
         wanted.refuse_missing(str(path), self._positions.by_part, header)
+        self._lacking = wanted.note_missing(self._positions.by_part, header)
 
     def __iter__(self) -> Iterator[Record | Rejection]:
         places = self._positions
@@ -84,6 +86,7 @@ class CsvRows:
             yield f"the separator is a {SEPARATORS[separator]}"
         for name, times in self._positions.repeated.items():
             yield f'the column "{name}" is there {times} times: the first that is not empty counts'
+        yield from self._lacking
         if short_rows:
             yield f"rows that end before the header does, behind every column that is used: {short_rows:,}"
 
@@ -176,7 +179,7 @@ def _first_line(lines: _Lines) -> str:
 
 def _wrong_width(cells: Sequence[str], places: Positions) -> str | None:
     if len(cells) < places.reach or any(cells[places.width :]):
-        return f"{len(cells)} columns, but the header has {places.width}"
+        return f"{counted(len(cells), 'column')}, but the header has {places.width}"
     return None
 
 

@@ -43,12 +43,19 @@ class JsonlRows:
             if reason and not found:
                 raise UserError(f"{path} is not JSONL, one object a line: {_what_it_is(path, text.beginning, reason)}")
         wanted.refuse_missing(str(path), present, list(found))
+        self._lacking = wanted.note_missing(present, list(found))
 
     def __iter__(self) -> Iterator[Record | Rejection]:
+        lacking = self._lacking
         with open_lines(self._path) as text:
             for line, row in objects_by_line(text):
-                yield self._record(line, row) if isinstance(row, dict) else Rejection(line, row)
-            self.notes = text.notes
+                if not isinstance(row, dict):
+                    yield Rejection(line, row)
+                    continue
+                record = self._record(line, row)
+                lacking = lacking if record.subject is None else ()
+                yield record
+            self.notes = (*text.notes, *lacking)
 
     def _record(self, line: int, row: dict[str, object]) -> Record:
         return Record.of(line, {part: first_field(row, names) for part, names in self._names.items()})

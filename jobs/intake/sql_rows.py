@@ -56,6 +56,7 @@ class SqlRows:
             names = list(rows.keys())
             places = positions(self._wanted, names)
             self._wanted.refuse_missing("source.query", places.by_part, names)
+            self.notes = self._wanted.note_missing(places.by_part, names)
             for number, row in enumerate(rows, 1):
                 yield _record(number, row, places)
 

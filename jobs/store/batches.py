@@ -13,8 +13,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, delete, null, or_, select, update
 
 from jobs.states import BatchState, JobState
-from jobs.store import events, loading, tally
+from jobs.store import events, loading, tally, texts
 from jobs.store.database import Database
+from jobs.store.events import EventKind
 from jobs.tables import TEXT_LEFT, Values, batches, jobs, results, said
 from tickets_batch.errors import UserError
 
@@ -276,8 +277,8 @@ def retry(db: Database, batch_id: str, deadline_at: datetime | None) -> int:
     """Make the failed and expired jobs pending again, with all their attempts, under a new deadline; returns how many.
 
     A batch that has ended runs again; what succeeded stays. Each job's failed attempts stay on record, its failed
-    result goes. Raises UserError for a cancelled batch (its end was asked for), one still loading, and where nothing
-    has failed or expired; StoreUnavailable.
+    result goes. Jobs whose text was purged stay as they are. Raises UserError for a cancelled batch (its end was asked
+    for), one still loading, and where nothing has failed or expired, or all of it without text; StoreUnavailable.
     """
     now = db.now()
     retriable = (BatchState.RUNNING, BatchState.PAUSED, BatchState.COMPLETED, BatchState.EXPIRED)
@@ -287,6 +288,7 @@ def retry(db: Database, batch_id: str, deadline_at: datetime | None) -> int:
             raise _illegal(connection, batch_id, "retry")
         if not row.failed + row.expired:
             raise UserError(f"batch {batch_id} has no failed or expired jobs: nothing to retry")
+        texts.require(connection, row)
         token = loading.take(connection, row, now)
         state = row.state if row.state == BatchState.PAUSED else BatchState.RUNNING.value
         connection.execute(
@@ -294,7 +296,7 @@ def retry(db: Database, batch_id: str, deadline_at: datetime | None) -> int:
             .where(batches.c.id == batch_id)
             .values(state=state, finished_at=null(), deadline_at=deadline_at)
         )
-        events.add(connection, now, "retried", batch_id, failed=row.failed, expired=row.expired)
+        events.add(connection, now, EventKind.RETRIED, batch_id, failed=row.failed, expired=row.expired)
     returned = 0
     while count := _return_chunk(db, batch_id, token, now):
         returned += count
@@ -308,6 +310,7 @@ def _return_chunk(db: Database, batch_id: str, token: str, asked_at: datetime) -
         .where(
             jobs.c.batch_id == batch_id,
             jobs.c.state.in_([said(JobState.FAILED), said(JobState.EXPIRED)]),
+            texts.HAS_TEXT,
             jobs.c.finished_at <= asked_at,  # not those that fail anew meanwhile
         )
         .order_by(jobs.c.id)
@@ -384,7 +387,7 @@ def _move(db: Database, batch_id: str, verb: str, movable: tuple[BatchState, ...
         ).rowcount
         if not changed:
             raise _illegal(connection, batch_id, verb)
-        events.add(connection, now, becomes.value, batch_id)
+        events.add(connection, now, EventKind(becomes), batch_id)
 
 
 def _illegal(connection: Connection, batch_id: str, verb: str) -> UserError:

@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, null, update
 
 from jobs.store import events
+from jobs.store.events import EventKind
 from jobs.tables import batches
 from jobs.text import storable
 
@@ -31,11 +32,11 @@ def judge(
     if works:
         if row.blocked is not None:
             _set(connection, row, blocked=null(), probe_at=null(), probe_token=null(), probes=0)
-            events.add(connection, now, "unblocked", row.id, was=row.blocked)
+            events.add(connection, now, EventKind.UNBLOCKED, row.id, was=row.blocked)
     elif why is not None and row.blocked is None:
         why = storable(why)[:500]
         _set(connection, row, blocked=why, probe_at=now + timedelta(seconds=FIRST_PROBE_SECONDS), probes=0)
-        events.add(connection, now, "blocked", row.id, why=why)
+        events.add(connection, now, EventKind.BLOCKED, row.id, why=why)
     elif why is not None and is_probe:
         probes = row.probes + 1
         wait = min(FIRST_PROBE_SECONDS * 2**probes, LONGEST_PROBE_SECONDS)

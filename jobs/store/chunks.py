@@ -29,6 +29,7 @@ from sqlalchemy import (
 from jobs.states import BatchState, JobState
 from jobs.store import events, loading, tally
 from jobs.store.database import Database
+from jobs.store.events import EventKind
 from jobs.store.given import given, packed
 from jobs.store.spool import Spooled
 from jobs.tables import TEXT_LEFT, Values, batches, jobs, results, said, tickets
@@ -161,7 +162,10 @@ def _update(
     if rows:
         connection.execute(delete(results).where(results.c.job_id.in_([row["id"] for row in rows])))
         connection.execute(_renew_jobs(dialect), packed(dialect, rows))
-        connection.execute(_renew_tickets(dialect), packed(dialect, rows))
+        # the old text may have been purged
+        connection.execute(delete(tickets).where(tickets.c.job_id.in_([row["id"] for row in rows])))
+        texts = [{"job_id": row["id"], "subject": row["subject"], "body": row["body"]} for row in rows]
+        connection.execute(_insert_tickets(dialect), packed(dialect, texts))
     done.updated = len(rows)
 
 
@@ -193,7 +197,7 @@ def _reopen(connection: Connection, batch: Row[Any], load: Load, now: datetime) 
             pools=list(load.pools),
         )
     )
-    events.add(connection, now, "reopened", load.batch_id)
+    events.add(connection, now, EventKind.REOPENED, load.batch_id)
 
 
 def _job_row(ticket: Spooled, answer: Row[Any] | None, number: int, now: datetime) -> Values:
@@ -285,9 +289,3 @@ def _renew_jobs(dialect: str) -> Update:
             error=null(),
         )
     )
-
-
-@cache
-def _renew_tickets(dialect: str) -> Update:
-    new = given(dialect, "new", id=BigInteger(), subject=Text(), body=Text())
-    return update(tickets).where(tickets.c.job_id == new.c.id).values(subject=new.c.subject, body=new.c.body)

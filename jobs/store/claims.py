@@ -16,7 +16,9 @@ from jobs.job import Job
 from jobs.states import BatchState, JobState
 from jobs.store import blocking, events, tally
 from jobs.store.database import Database
+from jobs.store.events import EventKind
 from jobs.tables import TEXT_LEFT, Instant, Values, batches, jobs, said, tickets
+from tickets_batch.words import counted
 
 REAPS = 5  # a job whose workers have died this often ends: it may be what kills them
 
@@ -156,7 +158,7 @@ def _take_back(connection: Connection, batch_id: str, lost: list[Any], reaps: in
         values = {**free, "state": said(JobState.PENDING), "requeues": jobs.c.requeues + 1}
         connection.execute(update(jobs).where(jobs.c.id.in_(returned)).values(values))
     if poison:
-        error = f"worker_lost: {reaps} workers died while they held it"
+        error = f"worker_lost: {counted(reaps, 'worker')} died while they held it"
         values = {**free, "state": said(JobState.FAILED), "finished_at": now, "error": error}
         connection.execute(update(jobs).where(jobs.c.id.in_(poison)).values(values))
     moved: dict[str, int] = {
@@ -168,7 +170,7 @@ def _take_back(connection: Connection, batch_id: str, lost: list[Any], reaps: in
     batch = tally.add(connection, batch_id, moved)
     blocking.judge(connection, batch, {job.lease_token for job in lost}, why=None, works=False, now=now)
     workers = sorted({job.worker for job in lost})
-    events.add(connection, now, "reaped", batch_id, jobs=len(lost), failed=len(poison), workers=workers)
+    events.add(connection, now, EventKind.REAPED, batch_id, jobs=len(lost), failed=len(poison), workers=workers)
     tally.settle(connection, batch, returned, now, at_least=now)  # nothing is reaped while the clock settles
 
 

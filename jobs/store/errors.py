@@ -8,13 +8,17 @@ UserError
 import sqlite3
 
 from sqlalchemy import URL
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, OperationalError
 
+from jobs.text import masked
 from tickets_batch.errors import UserError
 
 CLASHES = frozenset({"40001", "40P01", "55P03"})  # serialization failure, deadlock, lock not available
 # connection, authorization, no such database, resources and disk, operator intervention, system error
 REFUSALS = ("08", "28", "3D", "53", "57", "58")
+
+MEND_FILE = "see that its disk has room and that it may be written"
+MEND_SERVER = "see that database_url is right and its server runs"
 
 
 class StoreUnavailable(UserError):
@@ -35,17 +39,17 @@ def explained(error: DBAPIError, url: URL) -> UserError | None:
             origin, sqlite3.IntegrityError
         ):
             return None
-        return StoreUnavailable(f"cannot use the database {where}: {origin}")
+        return StoreUnavailable(f"cannot use the database {where}: {origin}; {MEND_FILE}")
     state: str | None = getattr(origin, "sqlstate", None)
     if state in CLASHES:
         return StoreConflict("the database undid a transaction that clashed with another one: try again")
-    lost = error.connection_invalidated or (state is None and type(origin).__name__ == "OperationalError")
+    lost = error.connection_invalidated or (state is None and isinstance(error, OperationalError))
     if lost or (state is not None and state.startswith(REFUSALS)):
-        return StoreUnavailable(f"cannot use the database {where}: {_first_line(origin, url)}")
+        return StoreUnavailable(f"cannot use the database {where}: {_first_line(origin, url)}; {MEND_SERVER}")
     return None
 
 
 def _first_line(origin: BaseException | None, url: URL) -> str:
     lines = str(origin).strip().splitlines() or ["connection lost"]
     line = lines[0].strip()
-    return line.replace(str(url.password), "***") if url.password else line
+    return masked(line, str(url.password) if url.password else None)

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, delete, insert, select
@@ -11,6 +12,27 @@ from sqlalchemy import ColumnElement, Connection, delete, insert, select
 from jobs.store.database import Database
 from jobs.tables import events
 from jobs.text import storable
+
+
+class EventKind(StrEnum):
+    """What can happen; a batch's own moves are named as the state that they lead to."""
+
+    SUBMITTED = "submitted"
+    TOPPED_UP = "topped_up"
+    REOPENED = "reopened"
+    RETRIED = "retried"
+    RESUMED = "running"
+    PAUSED = "paused"
+    CANCELLING = "cancelling"
+    COMPLETED = "completed"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+    REAPED = "reaped"
+    BLOCKED = "blocked"
+    UNBLOCKED = "unblocked"
+    PURGED = "purged"
+    PACE = "pace"
+    LIMIT = "limit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +46,9 @@ class Event:
     detail: Mapping[str, Any]
 
 
-def record(db: Database, kind: str, batch_id: str | None = None, *, pool: str | None = None, **detail: Any) -> None:
+def record(
+    db: Database, kind: EventKind, batch_id: str | None = None, *, pool: str | None = None, **detail: Any
+) -> None:
     """Write one event. Raises StoreUnavailable."""
     now = db.now()
     with db.begin() as connection:
@@ -34,14 +58,14 @@ def record(db: Database, kind: str, batch_id: str | None = None, *, pool: str | 
 def add(
     connection: Connection,
     now: datetime,
-    kind: str,
+    kind: EventKind,
     batch_id: str | None = None,
     *,
     pool: str | None = None,
     **detail: Any,
 ) -> None:
     """Write one event within a transaction, so that it stands exactly if the change stands."""
-    row = {"at": now, "kind": kind, "batch_id": batch_id, "pool": pool, "detail": _clean(detail)}
+    row = {"at": now, "kind": kind.value, "batch_id": batch_id, "pool": pool, "detail": _clean(detail)}
     connection.execute(insert(events), row)
 
 

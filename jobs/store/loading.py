@@ -29,16 +29,22 @@ def take(connection: Connection, row: Row[Any], now: datetime) -> str:
     return token
 
 
-def lease(token: str, now: datetime) -> dict[str, Any]:
-    """The columns of a fresh lease of this process."""
+def lease(token: str, now: datetime, *, gives_way: bool = False) -> dict[str, Any]:
+    """The columns of a fresh lease of this process; one that `gives_way` keeps only others like it away."""
     return {
         "loader_token": token,
         "loader_expires_at": now + timedelta(seconds=LOADER_SECONDS),
-        "loader": {"host": socket.gethostname(), "pids": _pid_space(), "pid": os.getpid()},
+        "loader": {"host": socket.gethostname(), "pids": _pid_space(), "pid": os.getpid(), "gives_way": gives_way},
+        "purged_at": None,
     }
 
 
 def is_held(row: Row[Any], now: datetime) -> bool:
+    """True while nobody else may put jobs in."""
+    return is_leased(row, now) and not (row.loader or {}).get("gives_way")
+
+
+def is_leased(row: Row[Any], now: datetime) -> bool:
     """True while the lease runs, unless its process was on this machine and is no more."""
     if row.loader_token is None or row.loader_expires_at <= now:
         return False

@@ -5,7 +5,7 @@ from sqlalchemy import Connection, func, inspect, select, text
 from jobs.store.database import Database
 from tickets_batch.errors import UserError
 
-VERSION = "0002"  # the newest in migrations/versions
+VERSION = "0003"  # the newest in migrations/versions
 LOCK_KEY = 7_104_202  # the advisory lock under which the tables are changed
 
 
@@ -36,6 +36,13 @@ def is_current(db: Database) -> bool:
     """True when the tables are of this program's version. Raises StoreUnavailable."""
     with db.read() as connection:
         return _version(connection) == VERSION
+
+
+def is_behind(db: Database) -> bool:
+    """True when `upgrade` brings the tables to this program's version. Raises StoreUnavailable."""
+    with db.read() as connection:
+        version = _version(connection)
+    return version != VERSION and not _is_newer(version)
 
 
 def require_current(db: Database) -> None:

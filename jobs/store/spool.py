@@ -34,6 +34,19 @@ class Spooled(NamedTuple):
         return len(self.subject.encode()) + len(self.body.encode())
 
 
+class AnswerKeys:
+    """The keys of the answers that a model gives under a spec; the texts must be fit for any database."""
+
+    def __init__(self, spec_hash: str, model: str) -> None:
+        self._asked = hashlib.sha256(f"{spec_hash}\n{model}\n".encode())
+
+    def of(self, subject: str, body: str) -> str:
+        """The key of the answer to a ticket of this text."""
+        digest = self._asked.copy()
+        digest.update(f"{len(subject)}\n{subject}{body}".encode())
+        return digest.hexdigest()[:32]
+
+
 class Spool:
     """The usable tickets of a source in their order, each id once, and the rows that cannot be used."""
 
@@ -41,7 +54,7 @@ class Spool:
         self.tickets = 0
         self.rejected = 0
         self.rejections: list[Rejection] = []
-        self._asked = hashlib.sha256(f"{spec_hash}\n{model}\n".encode())
+        self._keys = AnswerKeys(spec_hash, model)
         self._file = sqlite3.connect("", isolation_level=None)  # no name: a temporary file, deleted when it is closed
         self._cursor = self._file.cursor()
         for statement in (
@@ -80,7 +93,7 @@ class Spool:
             reason = f"id is longer than {ID_CHARACTERS} characters"
             self._reject(Rejection(ticket.line, reason, custom_id[:ID_CHARACTERS]))
             return
-        key = self._key(subject, body)
+        key = self._keys.of(subject, body)
         priority = max(-HIGHEST_PRIORITY, min(ticket.priority, HIGHEST_PRIORITY))
         row = (custom_id, subject, body, priority, key, ticket.line)
         if self._cursor.execute("INSERT OR IGNORE INTO tickets VALUES (?, ?, ?, ?, ?, ?)", row).rowcount:
@@ -94,8 +107,3 @@ class Spool:
         self.rejected += 1
         if len(self.rejections) < KEPT_REJECTIONS:
             self.rejections.append(row)
-
-    def _key(self, subject: str, body: str) -> str:
-        digest = self._asked.copy()
-        digest.update(f"{len(subject)}\n{subject}{body}".encode())
-        return digest.hexdigest()[:32]

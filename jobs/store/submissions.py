@@ -17,15 +17,18 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, insert, null, select, update
 from sqlalchemy.exc import IntegrityError
 
+from jobs.spec_difference import differences
 from jobs.states import BatchState, JobState
 from jobs.store import chunks, events, loading, tally
 from jobs.store.batches import expire_overdue
 from jobs.store.chunks import Load, Put
 from jobs.store.database import Database
+from jobs.store.events import EventKind
 from jobs.store.spool import Spool
 from jobs.tables import TEXT_LEFT, Values, batches, jobs, rejections
 from jobs.ticket import Rejection, Ticket
 from tickets_batch.errors import UserError
+from tickets_batch.words import counted
 
 CHUNK = 2_000  # tickets to a transaction
 DISCARDED = 5_000
@@ -90,7 +93,7 @@ def submit(db: Database, request: SubmitRequest, rows: Iterable[Ticket | Rejecti
     with Spool(request.spec_hash, request.model) as spool:
         spool.fill(rows)
         if not spool.tickets and not request.allow_empty:
-            raise _no_tickets(request, spool)
+            raise no_tickets(request, spool.rejected, spool.rejections)
         expire_overdue(db)  # whether a scheduler was there at the deadline or not, what is added comes under a new one
         load = _open(db, request)
         try:
@@ -100,6 +103,23 @@ def submit(db: Database, request: SubmitRequest, rows: Iterable[Ticket | Rejecti
             with suppress(UserError):  # the database may be what failed; a lease ends by itself
                 _give_up(db, load)
             raise
+
+
+def target(db: Database, request: SubmitRequest) -> str | None:
+    """The id of the batch that a submit would top up, None where it would make one.
+
+    Raises UserError where it would be refused whatever the source holds; StoreUnavailable.
+    """
+    with db.read() as connection:
+        found = _target(_versions(connection, request), request, db.now())
+    return None if found is None else str(found.id)
+
+
+def open_beside(db: Database, request: SubmitRequest, batch_id: str) -> list[str]:
+    """The other batches of the same source and date that have not ended. Raises StoreUnavailable."""
+    with db.read() as connection:
+        versions = _versions(connection, request)
+    return [row.id for row in versions if row.id != batch_id and _goes_on(row)]
 
 
 def _versions(connection: Connection, request: SubmitRequest, *, lock: bool = False) -> list[Row[Any]]:
@@ -119,8 +139,8 @@ def _target(versions: list[Row[Any]], request: SubmitRequest, now: datetime) -> 
     if not same:
         last = whole[0]
         raise UserError(
-            f"batch {last.id} of this source and date was submitted with spec {last.spec_hash[:12]} for {last.model}, "
-            f"this is spec {request.spec_hash[:12]} for {request.model}: add --new to make a second batch"
+            f"batch {last.id} of this source and date was submitted with {_what_differs(last, request)}: "
+            f"add --new to make a second batch{_goes_on(last)}"
         )
     batch = same[0]
     if batch.state in (BatchState.CANCELLING, BatchState.CANCELLED):
@@ -128,6 +148,19 @@ def _target(versions: list[Row[Any]], request: SubmitRequest, now: datetime) -> 
     if loading.is_held(batch, now):
         raise loading.being_loaded(batch)
     return batch
+
+
+def _what_differs(row: Row[Any], request: SubmitRequest) -> str:
+    differing = [] if row.model == request.model else [f"another model ({row.model}, now {request.model})"]
+    if row.spec_hash != request.spec_hash:
+        of_spec = list(differences(row.spec, request.spec))
+        differing += of_spec or [f"another form of the prompt ({row.spec_hash[:12]}, now {request.spec_hash[:12]})"]
+    return " and ".join(differing)
+
+
+def _goes_on(row: Row[Any]) -> str:
+    is_over = BatchState(row.state).is_final or row.state == BatchState.CANCELLING
+    return "" if is_over else f"; {row.id} goes on beside it, unless tickets-batch cancel {row.id} ends it first"
 
 
 def _is_abandoned(row: Row[Any], now: datetime) -> bool:
@@ -197,12 +230,14 @@ def _complete(db: Database, load: Load, spool: Spool, done: Put) -> Submission:
         values: Values = {"loader_token": null(), "loader_expires_at": null(), "rejected": spool.rejected}
         if load.created:
             values["state"] = BatchState.RUNNING.value
+        if row.blocked:
+            values["probe_at"] = now  # who submits again may well have mended what blocks it
         connection.execute(update(batches).where(batches.c.id == load.batch_id).values(values))
         connection.execute(delete(rejections).where(rejections.c.batch_id == load.batch_id))
         if listed:
             connection.execute(insert(rejections), listed)
         counts = {name: getattr(done, name) for name in ("added", "reused", "already", "updated")}
-        kind = "submitted" if load.created else "topped_up"
+        kind = EventKind.SUBMITTED if load.created else EventKind.TOPPED_UP
         events.add(connection, now, kind, load.batch_id, **counts, changed=done.changed, rejected=spool.rejected)
         tally.close_if_done(connection, tally.add(connection, load.batch_id, {}), now)
     return Submission(
@@ -258,12 +293,13 @@ def _gone(gone: Sequence[Any]) -> Mapping[str, int]:
     return moved
 
 
-def _no_tickets(request: SubmitRequest, spool: Spool) -> UserError:
+def no_tickets(request: SubmitRequest, rejected: int, rejections: Sequence[Rejection]) -> UserError:
+    """What to say of a source without a usable ticket."""
     when = "" if request.date is None else f" for {request.date}"
     why = "it has no rows"
-    if spool.rejections:
-        first = spool.rejections[0]
-        why = f"{spool.rejected} rows cannot be used, the first is line {first.line}: {first.reason}"
+    if rejections:
+        first = rejections[0]
+        why = f"{counted(rejected, 'row')} cannot be used, the first is line {first.line}: {first.reason}"
     return UserError(f"no usable tickets{when} in {request.source}: {why} (--allow-empty submits it all the same)")
 
 

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Row, bindparam, null, update
 
 from jobs.states import BatchState, JobState
 from jobs.store import events
+from jobs.store.events import EventKind
 from jobs.tables import OTHER_COUNTERS, STATE_COUNTERS, TEXT_LEFT, batches, jobs, said
 
 COUNTERS = ("total", *STATE_COUNTERS, *OTHER_COUNTERS, TEXT_LEFT)
@@ -87,7 +88,7 @@ def close_if_done(connection: Connection, row: Row[Any], now: datetime) -> bool:
         )
     )
     counts = {name: getattr(row, name) for name in ("total", "succeeded", "failed", "expired", "cancelled")}
-    events.add(connection, now, state.value, row.id, **counts)
+    events.add(connection, now, EventKind(state), row.id, **counts)
     return True
 
 

@@ -1,7 +1,6 @@
 """Every verb on running services: what it does to a batch at work, and how a waiting submit then ends."""
 
 import signal
-import sys
 from collections.abc import Iterator
 from datetime import timedelta
 
@@ -15,15 +14,10 @@ from scheduler.simulation.engine.profile import EngineProfile
 from tests.engine.process import EngineThread
 from tests.support.command import Command
 from tests.support.night import Night
+from tests.support.patience import IMPATIENT
 from tests.support.redis_watch import RedisWatch, without_ttl
 from tests.support.valkey import ValkeyServer
 from tests.support.wait import wait_until
-
-# The command itself, but a blocked batch is left after a second and not after two minutes.
-IMPATIENT = (
-    *(sys.executable, "-c"),
-    "from tickets_batch.cli import main, wait; wait.BLOCKED_SECONDS = 1.0; main()",
-)
 
 
 class Site:

@@ -73,7 +73,7 @@ def test_what_is_not_well_is_said_in_words(store: Database, batch_id: str, pace:
 def test_json(store: Database, batch_id: str) -> None:
     forecasts.record(store, foreseen(batch_id))
     batch = batches.get(store, batch_id)
-    shown = as_json(batch, {}, Prospect.of(store, batch), store.now())
+    shown = as_json(batch, {}, Prospect.of(store, batch), store.now(), {})
     assert shown["eta"] == {"p50": "2026-12-01T04:40:00Z", "p90": "2026-12-01T05:10:00Z"}
     assert shown["pace"] == "on_track"
     assert shown["forecast"] == {
@@ -92,7 +92,7 @@ def test_an_old_forecast_is_not_told(store: Database, store_clock: ManualClock, 
     forecasts.record(store, foreseen(batch_id))
     store_clock.advance(61)
     batch = batches.get(store, batch_id)
-    shown = as_json(batch, {}, Prospect.of(store, batch), store.now())
+    shown = as_json(batch, {}, Prospect.of(store, batch), store.now(), {})
     assert (shown["pace"], shown["forecast"], shown["eta"]["p90"]) == (None, None, None)
     assert "as likely as not" not in words(store, batch_id)
 
@@ -114,7 +114,7 @@ def test_what_came_of_the_forecasts(store: Database, store_clock: ManualClock, b
     shown = words(store, batch_id)
     assert "at 25% of the work 10% of the time left too late; at 50% of the work 10%" in " ".join(shown.split())
     batch = batches.get(store, batch_id)
-    (first, second) = as_json(batch, {}, Prospect.of(store, batch), store.now())["forecast_errors"]
+    (first, second) = as_json(batch, {}, Prospect.of(store, batch), store.now(), {})["forecast_errors"]
     assert (first["done_share"], second["done_share"]) == (0.25, 0.5)
     assert first["error_share"] == pytest.approx(0.1)
     assert first["in_p90"] is True

@@ -5,14 +5,12 @@ import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from jobs.store import batches, claims, services
 from jobs.store.database import Database
-from tests.support.in_process import directory
-from tickets_batch.cli.run import run
+from tests.support.in_process import Here, directory
 from tickets_batch.local.home import Home
 
 SETTINGS = """
@@ -66,28 +64,6 @@ ROWS = [
     ["T3", "2026-11-29 10:00", "Old", "From yesterday."],
     ["", "2026-11-30 11:00", "No id", "Nobody knows me."],
 ]
-
-
-class Here:
-    """The command in a directory of its own, called in this process."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
-        self._capsys = capsys
-        self.out = self.err = ""
-
-    def __call__(self, *arguments: str, code: int = 0) -> str:
-        """What the command prints on stdout; it must end with `code`."""
-        got = run(arguments)
-        self.out, self.err = self._capsys.readouterr()
-        assert got == code, self.err
-        return self.out
-
-    def json(self, *arguments: str, code: int = 0) -> Any:
-        return json.loads(self(*arguments, "--json", code=code))
-
-    def submit(self, *more: str) -> str:
-        """The id of a batch of the tickets of 2026-11-30, which nobody works on."""
-        return self("submit", "--date", "2026-11-30", *more, code=1).strip()
 
 
 @pytest.fixture
@@ -294,8 +270,8 @@ class TestStatus:
         shown = here.json("status", batch_id)
         assert (shown["limit"], shown["load"], shown["request_counts"]["total"]) == (None, None, 2)
         (pool,) = shown["pools"]
-        assert pool.pop("name") == "gpu"
-        assert set(pool.values()) == {None}
+        known = {"name": "gpu", "capacity": {"slots": 20, "tokens": 60_000}, "floor": {"slots": 2, "tokens": 6_000}}
+        assert {key: value for key, value in pool.items() if value is not None} == known
 
     def test_an_embedded_redis_that_has_ended_is_no_setting_to_check(self, here: Here) -> None:
         batch_id = here.submit()

@@ -92,9 +92,13 @@ def test_a_connection_that_breaks_after_the_answer_does_it_no_harm() -> None:
 def test_a_refused_connection_is_unreachable() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
-        attempt = attempt_at(f"http://127.0.0.1:{unused.getsockname()[1]}/v1")
+        base_url = f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
+        attempt = attempt_at(base_url)
     assert attempt.symptom is Symptom.UNREACHABLE
-    assert attempt.detail == "no connection to the endpoint: connection refused"
+    assert attempt.detail == (
+        f"no connection to the endpoint: check the pool's base_url, {base_url}, and that its engine runs: "
+        "connection refused"
+    )
     assert attempt.http_status is None
 
 
@@ -125,7 +129,7 @@ def tls_attempt() -> Attempt:
 def test_a_certificate_that_nobody_vouches_for_is_not_accepted() -> None:
     attempt = tls_attempt()
     assert attempt.symptom is Symptom.UNREACHABLE
-    assert attempt.detail == "no connection to the endpoint: TLS: self-signed certificate"
+    assert attempt.detail.endswith(", and that its engine runs: TLS: self-signed certificate")
 
 
 def test_a_certificate_of_ones_own_authority_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,7 +183,7 @@ def test_a_redirect_is_not_followed() -> None:
         (
             STREAM_HEAD + framed(event('{"label": "billing"}')) + framed(b""),
             Symptom.DISCONNECTED,
-            "the stream ended before the answer did (1 tokens in)",
+            "the stream ended before the answer did (1 token in)",
         ),
         (
             STREAM_HEAD + framed(b"data: {not json}\n\n") + framed(b""),

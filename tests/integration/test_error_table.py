@@ -300,7 +300,7 @@ def test_a_wrong_key_blocks_the_batch_until_the_key_is_right(
             first_wave = len(engine.log())
             assert first_wave <= 2 * POOL.most_batch.slots
             assert str(first.batch().blocked).startswith(
-                "HTTP 401: the engine wants a valid key: set the pool's api_key"
+                "HTTP 401: the engine wants a valid key: set the pool's api_key, or OPENAI_API_KEY"
             )
             blocked = aftermath(skipping_database, first.batch_id)
             assert blocked.states == {"pending": 100}
@@ -328,7 +328,10 @@ def test_a_wrong_key_blocks_the_batch_until_the_key_is_right(
     ("kind", "advice"),
     [
         ("403", "HTTP 403: the pool's api_key may not use this model"),
-        ("404", "HTTP 404: the engine does not serve this model: set the pool's model to one that it lists"),
+        (
+            "404",
+            "HTTP 404: the engine does not serve this model: set the pool's model, or --model, to one that it lists",
+        ),
         ("schema_refused", "HTTP 400: the engine refuses the schema of the answer (response_format)"),
     ],
     ids=["may-not", "no-model", "no-schema"],

@@ -14,6 +14,7 @@ from sqlalchemy import Engine, event
 
 from jobs.store import batches, events, forecasts, services
 from jobs.store.database import Database
+from jobs.store.events import EventKind
 from scheduler.capacity import Amount
 from scheduler.ledger import Ledger
 from scheduler.permit import Ask, Kind, Permit, PublishedLimit
@@ -86,7 +87,7 @@ def test_everything_around_a_batch(
     forecasts.record(store, forecast(batch_id=batch_id, at=START))
     services.beat(store, "scheduler", "one", "here", 1, {})
     store_clock.advance(1)
-    events.record(store, "limit", pool="gpu", to="shared", reason="all that is shared is free")
+    events.record(store, EventKind.LIMIT, pool="gpu", to="shared", reason="all that is shared is free")
     chat(settings, valkey.url, requests=2)
     found = Watch(store, batch_id, ledgers, settings).look()
     assert found.batch == batches.get(store, batch_id)
@@ -117,7 +118,7 @@ def test_what_is_new_since_the_look_before(
 def test_events_of_the_pool_before_the_batch_are_not_its_own(
     store: Database, store_clock: ManualClock, settings: Settings, ledgers: Ledgers
 ) -> None:
-    events.record(store, "limit", pool="gpu", to="floor")
+    events.record(store, EventKind.LIMIT, pool="gpu", to="floor")
     store_clock.advance(1)
     later = submit(store, 1).batch_id
     assert [one.kind for one in Watch(store, later, ledgers, settings).look().events] == ["submitted"]

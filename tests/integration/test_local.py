@@ -19,7 +19,7 @@ import redis
 from tests.support.wait import wait_until
 from tickets_batch.errors import UserError
 from tickets_batch.local import valkey
-from tickets_batch.local.child import LONGEST_PAUSE_SECONDS, Child, Program
+from tickets_batch.local.child import HEALTHY_SECONDS, LONGEST_PAUSE_SECONDS, Child, Program
 from tickets_batch.local.home import Home
 from tickets_batch.local.process import end_leftovers, identity, record
 from tickets_batch.local.services import EmbeddedServices
@@ -186,6 +186,30 @@ class TestWhatIsKilledComesBack:
             child.revive()
             assert child.starts == started + 1
         child.end(now[0] + 5)
+
+    def test_a_program_that_ends_in_the_same_way_again_and_again_is_told_once(self, tmp_path: Path) -> None:
+        now, said = [0.0], list[str]()
+        endings = tmp_path / "endings"
+        endings.write_text("first")
+        code = f"raise SystemExit(open({str(endings)!r}).read())"
+        supervisor = Supervisor(said.append, clock=lambda: now[0])
+        supervisor.start(sleeper("crasher", tmp_path / "log", code=code))
+
+        def end_and_begin_again() -> None:
+            wait_until(lambda: not supervisor.pids(), "the program to end")
+            supervisor.tick()
+            now[0] += 20
+            supervisor.tick()
+
+        for _ in range(3):
+            end_and_begin_again()
+        endings.write_text("second")
+        for _ in range(3):
+            end_and_begin_again()
+        now[0] += HEALTHY_SECONDS
+        end_and_begin_again()
+        supervisor.stop()
+        assert [line.partition(": ")[2].partition(" ")[0] for line in said] == ["first", "second", "second"]
 
     def test_after_a_long_life_the_first_pause_is_short_again(self, tmp_path: Path) -> None:
         now = [0.0]

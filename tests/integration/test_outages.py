@@ -132,7 +132,7 @@ def test_an_engine_that_is_away_for_long_blocks_the_batch_until_it_is_back(
             async with working(shift):
                 await wait_until_async(lambda: attempts_in_vain(shift) > 0, "calls in vain")
                 running_clock.skip(11)
-                assert "no connection to the endpoint: connection refused" in await is_blocked(shift)
+                assert f"/127.0.0.1:{port}/v1, and that its engine runs: connection refused" in await is_blocked(shift)
                 tried = attempts_in_vain(shift)
                 assert tried <= SLOTS + 3
                 running_clock.skip(6)

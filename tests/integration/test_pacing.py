@@ -9,9 +9,10 @@ import pytest
 from jobs.outcomes import Requeued
 from jobs.store import batches, curves, events, forecasts
 from jobs.store.database import Database
+from jobs.store.events import EventKind
 from scheduler.capacity import Amount
 from scheduler.curve import Curve, Step
-from scheduler.pacing import CHANGED, Pacing
+from scheduler.pacing import Pacing
 from tests.support.readings import BERLIN, reading, snapshot
 from tests.support.store import START, ManualClock, claim, finish, submit, succeed
 from tickets_batch.settings import Pool
@@ -100,11 +101,11 @@ def test_a_change_of_pace_is_told_everywhere_and_once(night: Night) -> None:
     night.work(batch, seconds=120, tickets_per_look=10)
     assert night.pace(batch) == night.paces_told()[-1][1]
     assert night.pace(batch) in ("at_risk", "will_miss")
-    found = [event for event in reversed(events.recent(night.store, batch)) if event.kind == CHANGED]
+    found = [event for event in reversed(events.recent(night.store, batch)) if event.kind == EventKind.PACE]
     assert [(event.detail["from"], event.detail["to"]) for event in found] == night.paces_told()
     assert len(set(night.paces_told())) == len(night.told)
     change = night.told[-1]
-    assert (change["event"], change["batch_id"]) == (CHANGED, batch)
+    assert (change["event"], change["batch_id"]) == (EventKind.PACE, batch)
     assert change["deadline_at"] == "2026-11-30T22:20:00+00:00"
 
 

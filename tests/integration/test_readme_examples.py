@@ -1,4 +1,4 @@
-"""The chat's door as the README shows it: its settings and its two programs, run as they stand there.
+"""The chat's door as the pages show it: its settings and its two programs, run as they stand there.
 
 Only addresses and the file of keys are put in place.
 """
@@ -24,7 +24,8 @@ from tests.support.gateways import running, snapshot
 from tests.support.valkey import ValkeyServer
 from tickets_batch.settings import Settings, load, reveal
 
-README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
+CHECKOUT = Path(__file__).resolve().parents[2]
+PAGES = "\n".join((CHECKOUT / page).read_text(encoding="utf-8") for page in ("README.md", "docs/chat.md"))
 MODEL = "qwen2.5-7b-instruct"
 ENGINE = "http://127.0.0.1:8000/v1"
 GATEWAY = "http://127.0.0.1:8090/v1"
@@ -32,8 +33,8 @@ KEYS = "/etc/tickets-batch/keys"
 
 
 def block(language: str, words: str) -> str:
-    """The one block of the README in this language that holds these words."""
-    blocks = re.findall(rf"^```{language}\n(.*?)^```", README, re.M | re.S)
+    """The one block of the pages in this language that holds these words."""
+    blocks = re.findall(rf"^```{language}\n(.*?)^```", PAGES, re.M | re.S)
     (found,) = [each for each in blocks if words in each]
     return str(found)
 
@@ -51,7 +52,7 @@ def engine() -> Iterator[EngineThread]:
 
 @pytest.fixture
 def settings(tmp_path: Path, engine: EngineThread, valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    """The README's settings with its gateway, from a file where its programs look for one."""
+    """The settings of the README with the chat page's gateway, from a file where its programs look for one."""
     for name in list(os.environ):
         if name.startswith(("TICKETS_BATCH", "OPENAI_")):
             monkeypatch.delenv(name)
@@ -66,7 +67,7 @@ def settings(tmp_path: Path, engine: EngineThread, valkey: ValkeyServer, monkeyp
 
 
 def run(program: str, folder: Path, api_key: str) -> str:
-    """What a program of the README prints."""
+    """What a program of the pages prints."""
     done = subprocess.run(
         [sys.executable, "-c", program],
         cwd=folder,

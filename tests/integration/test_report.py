@@ -19,11 +19,12 @@ from sqlalchemy import func, select
 from jobs.export import write_results
 from jobs.store import batches, results, samples
 from jobs.store.database import Database
+from jobs.store.samples import LoadSample
 from jobs.tables import attempts, jobs, load_samples
 from jobs.tables import results as results_table
 from scheduler.limit import Rule
 from tests.support.reported_night import GPU, LABELS, reported_night
-from tests.support.store import START, ManualClock, submit
+from tests.support.store import START, ManualClock, claim, submit, succeed
 from tickets_batch.cli.run import run
 from tickets_batch.report.figures import Figures
 from tickets_batch.report.page import page
@@ -43,6 +44,24 @@ CURVES = {
     "failures": [],
     "tokens": [],
 }
+
+SAMPLE = LoadSample(
+    pool="gpu",
+    at=START + timedelta(seconds=1),
+    limit_slots=12,
+    limit_tokens=36_000,
+    batch_slots=9,
+    batch_tokens=27_000,
+    interactive_slots=3,
+    interactive_tokens=9_000,
+    interactive_waiting=1,
+    interactive_arrivals=14,
+    interactive_refused=0,
+    revoked=2,
+    ttft_seconds=0.31,
+    reading_age_seconds=0.4,
+    reason="headroom",
+)
 
 on_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)  # where SQL is not what is looked at
 
@@ -113,6 +132,23 @@ class TestFigures:
         assert told.as_json()["progress"]["done"][-1] == 0
         assert "nothing was recorded" in receipt_in_words(told)[0]
         assert page(told)
+
+    @pytest.mark.parametrize("recorded", [0, 1])
+    def test_a_batch_of_seconds_says_why_there_are_no_curves(
+        self, store: Database, store_clock: ManualClock, recorded: int
+    ) -> None:
+        batch_id = submit(store, 1).batch_id
+        held = claim(store, batch_id)
+        if recorded:
+            samples.record(store, [SAMPLE])
+        store_clock.advance(4)
+        succeed(store, held)
+        told = figures_of(store, batch_id)
+        why = "because the scheduler writes a sample every 10 seconds, and the batch took 4 s."
+        assert f"Of pool gpu there are no curves: {why}" in page(told)
+        assert {plot.name for plot in plots(told)} == {"progress", "labels", "tokens"}
+        if not recorded:
+            assert receipt_in_words(told)[0].endswith(f"nothing was recorded of it, {why}")
 
 
 @on_sqlite

@@ -101,7 +101,7 @@ def test_a_pool_is_shown_as_its_ledger_has_it(watched: Watched) -> None:
 
 def test_an_address_that_is_taken_is_said_in_one_line() -> None:
     listen = f"127.0.0.1:{free_port()}"
-    refused = pytest.raises(UserError, match="metrics_listen: cannot listen")
+    refused = pytest.raises(UserError, match=f"cannot listen on {listen}: Address already in use; change {KEY}")
     with served(CollectorRegistry(), listen, KEY), refused, served(CollectorRegistry(), listen, KEY):
         pass
 

@@ -14,8 +14,8 @@ from tests.engine.process import EngineThread
 from tests.support.readings import snapshot
 from tests.support.shift import pool_settings
 from tests.support.valkey import ValkeyServer
-from tickets_batch.cli.check import Check
-from tickets_batch.cli.signal_checks import BLIND, check_signals
+from tickets_batch.cli.doctor.check import Check
+from tickets_batch.cli.doctor.signals import BLIND, check_signals
 
 pytest_plugins = ["tests.support.engine_fixtures"]
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -157,7 +158,7 @@ class TestANight:
             rows: list[dict[str, Any]] = (
                 list(csv.DictReader(file)) if name.endswith(".csv") else [json.loads(line) for line in file]
             )
-        assert here.err == f"{len(rows)} rows in {name}\n"
+        assert here.err.splitlines()[1:] == [f"{len(rows)} rows in {name}"]
         assert sum(int(row["tickets"]) for row in rows) == 600
         assert sum(int(row["withdrawn"]) for row in rows) == night["withdrawn"]
         assert int(rows[-1]["tickets_left"]) == 0
@@ -295,9 +296,33 @@ def test_a_pool_without_a_signal_is_told_to_be_worse_off_in_a_real_night(here: H
     here("--tickets", "9", "--chat", "none")
     assert here.err.startswith("pool gpu has no signal: a real night is blind to the chat there")
     here("--tickets", "9", "--chat", "none", "--pool", "deep")
-    assert here.err == ""
+    assert here.err == "playing 1 night of 9 tickets in virtual time ...\n"
 
 
 def test_a_file_that_is_no_trace_is_told_in_one_line(here: Here) -> None:
     Path("chat.csv").write_text("when,what\n1,2\n")
     assert "has no column TIMESTAMP" in here.fault("--tickets", "9", "--chat", "chat.csv", code=1)
+
+
+def test_held_out_minutes_are_played_as_they_would_be(here: Here) -> None:
+    asked = ("--tickets", "2000", "--chat", "none", "--start", "22:00")
+    for holdout, least in ((0, 0), (0.5, 60)):
+        Path("tickets-batch.toml").write_text(f"{SETTINGS}\n[scheduler]\nholdout = {holdout}\n")
+        night = here.json(*asked)
+        held_out = night["rule_seconds"].get("holdout", 0)
+        assert (held_out >= least, held_out > 0) == (True, holdout > 0)
+        assert night["floor_seconds"] >= held_out
+
+
+def test_several_nights_are_announced_in_one_line_too(here: Here) -> None:
+    here("--tickets", "9", "--chat", "none", "--sweep", "ttft_target_seconds=0.5,1")
+    assert here.err == "playing 2 nights of 9 tickets in virtual time ...\n"
+
+
+def test_on_a_terminal_the_night_comes_along(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    for more in ((), ("--sweep", "ttft_target_seconds=0.5,1")):
+        here("--tickets", "500", "--chat", "none", *more)
+        assert "playing" in here.err
+        assert "virtual time" not in here.err
+        assert re.search(r"\b[1-9]\d?0?%", here.err), "it moves"

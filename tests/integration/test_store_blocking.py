@@ -43,6 +43,21 @@ def test_a_wave_of_refusals_blocks_once_and_gives_no_more_jobs(store: Database) 
     assert [event.kind for event in events.recent(store, batch)] == ["blocked", "submitted"]
 
 
+def test_who_submits_again_may_have_mended_it_and_need_not_wait_for_the_next_probe(
+    store: Database, store_clock: ManualClock
+) -> None:
+    batch = submit(store, 10).batch_id
+    block(store, claim(store, batch, 1))
+    store_clock.advance(1)
+    assert batches.runnable(store) == []
+
+    submit(store, 10)
+
+    assert [work.id for work in batches.runnable(store)] == [batch]
+    assert len(claim(store, batch)) == 1
+    assert batches.get(store, batch).blocked == WHY
+
+
 def test_one_job_probes_and_its_refusal_doubles_the_wait_up_to_five_minutes(
     store: Database, store_clock: ManualClock
 ) -> None:

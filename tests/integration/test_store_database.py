@@ -12,6 +12,7 @@ from sqlalchemy.exc import IntegrityError, OperationalError, StatementError
 from jobs.store import batches, claims, database, events
 from jobs.store.database import Database
 from jobs.store.errors import StoreConflict, StoreUnavailable
+from jobs.store.events import EventKind
 from jobs.tables import events as events_table
 from jobs.tables import jobs
 from tests.support.databases import PostgreSQL
@@ -191,7 +192,7 @@ def test_our_own_faults_are_not_taken_for_the_database_s(database: Database) -> 
 def test_an_error_rolls_everything_back(database: Database) -> None:
     def fail() -> None:
         with database.begin() as connection:
-            events.add(connection, database.now(), "submitted")
+            events.add(connection, database.now(), EventKind.SUBMITTED)
             raise RuntimeError
 
     with pytest.raises(RuntimeError):

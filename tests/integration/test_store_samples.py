@@ -6,6 +6,7 @@ from datetime import timedelta
 from jobs.states import BatchState
 from jobs.store import batches, events, samples
 from jobs.store.database import Database
+from jobs.store.events import EventKind
 from jobs.store.samples import LoadSample
 from tests.support.store import START, ManualClock, claim, state, submit, succeed
 
@@ -46,10 +47,10 @@ def test_a_rule_that_no_database_can_hold_is_cleaned(store: Database) -> None:
 def test_old_samples_and_old_events_of_pools_are_forgotten(store: Database, store_clock: ManualClock) -> None:
     batch = submit(store, 1).batch_id
     samples.record(store, [SAMPLE])
-    events.record(store, "limit", pool="gpu", to="shared")
+    events.record(store, EventKind.LIMIT, pool="gpu", to="shared")
     store_clock.advance(3600)
     samples.record(store, [replace(SAMPLE, at=store_clock())])
-    events.record(store, "limit", pool="gpu", to="floor")
+    events.record(store, EventKind.LIMIT, pool="gpu", to="floor")
 
     assert samples.forget(store, older_than_seconds=3599) == 1
     assert events.forget_pools(store, older_than_seconds=3599) == 1
@@ -61,7 +62,7 @@ def test_old_samples_and_old_events_of_pools_are_forgotten(store: Database, stor
 
 def test_events_of_a_pool_newest_first(store: Database) -> None:
     for pool, to in (("gpu", "shared"), ("deep", "dedicated"), ("gpu", "floor"), ("gpu", "blind")):
-        events.record(store, "limit", pool=pool, to=to)
+        events.record(store, EventKind.LIMIT, pool=pool, to=to)
     assert [event.detail["to"] for event in events.of_pool(store, "gpu", 2)] == ["blind", "floor"]
     assert {event.pool for event in events.of_pool(store, "gpu", 9)} == {"gpu"}
 

@@ -4,6 +4,7 @@ import threading
 
 from jobs.store import events, leader, services
 from jobs.store.database import Database
+from jobs.store.events import EventKind
 from tests.support.store import START, ManualClock, submit
 
 
@@ -92,11 +93,11 @@ def test_of_eight_that_begin_at_once_one_leads(store: Database) -> None:
 def test_events_come_newest_first_of_one_batch_or_of_all(store: Database, store_clock: ManualClock) -> None:
     batch = submit(store, 1).batch_id
     store_clock.advance(1)
-    events.record(store, "alert", batch, text="nul \0 and \udc00", nested={"\0": ["\ud83d", 1, float("inf")]})
-    events.record(store, "leader", holder="a")
+    events.record(store, EventKind.BLOCKED, batch, why="nul \0 and \udc00", nested={"\0": ["\ud83d", 1, float("inf")]})
+    events.record(store, EventKind.LIMIT, pool="gpu")
 
     newest, *_ = events.recent(store, batch)
-    assert (newest.kind, newest.at, newest.batch_id) == ("alert", store_clock(), batch)
-    assert newest.detail == {"text": "nul \ufffd and \ufffd", "nested": {"\ufffd": ["\ufffd", 1, None]}}
-    assert [event.kind for event in events.recent(store)] == ["leader", "alert", "submitted"]
-    assert [event.kind for event in events.recent(store, limit=1)] == ["leader"]
+    assert (newest.kind, newest.at, newest.batch_id) == ("blocked", store_clock(), batch)
+    assert newest.detail == {"why": "nul \ufffd and \ufffd", "nested": {"\ufffd": ["\ufffd", 1, None]}}
+    assert [event.kind for event in events.recent(store)] == ["limit", "blocked", "submitted"]
+    assert [event.kind for event in events.recent(store, limit=1)] == ["limit"]

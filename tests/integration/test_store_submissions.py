@@ -333,15 +333,6 @@ def test_a_changed_ticket_in_flight_is_left_and_reported(store: Database) -> Non
 # Another spec, another batch
 
 
-def test_a_changed_spec_is_refused_with_both_hashes(store: Database) -> None:
-    batch = submit(store, 1).batch_id
-
-    with pytest.raises(UserError, match=f"batch {batch} .* spec aaaaaaaaaaaa .* this is spec bbbbbbbbbbbb .*--new"):
-        submit(store, 1, spec_hash="b" * 64)
-    with pytest.raises(UserError, match=r"for qwen2\.5-7b-instruct, .* for llama-3: add --new"):
-        submit(store, 1, model="llama-3")
-
-
 def test_new_makes_a_second_batch_and_each_spec_finds_its_own(store: Database) -> None:
     first = submit(store, 1)
     second = submit(store, 1, spec_hash="b" * 64, new=True)

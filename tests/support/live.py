@@ -21,7 +21,7 @@ HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
 ID = "batch_2026113022"
 HEARD = Heard(count=17, p50_seconds=0.31, p95_seconds=0.52)
-WHY = "headroom: chat holds 6 of 20 slots, 2 more are kept for it"
+WHY = "headroom: chat holds 6 of 20 slots; kept for it: 2 more"
 
 
 def batch(**changed: Any) -> Batch:

@@ -8,6 +8,7 @@ from jobs.job import Finish, Job
 from jobs.outcomes import Failed, Outcome, Succeeded, Symptom
 from jobs.store import claims, events, finishes, forecasts, samples
 from jobs.store.database import Database
+from jobs.store.events import EventKind
 from jobs.store.forecasts import StoredForecast
 from jobs.store.samples import LoadSample
 from scheduler.holdout import is_held_out
@@ -51,7 +52,7 @@ def reported_night(
     for step in range(int(seconds // 60)):
         forecasts.record(db, _forecast(batch_id, START + timedelta(seconds=60 * step), seconds, tickets, deadline_at))
     clock.instant = START + timedelta(minutes=10)
-    events.record(db, "pace", batch_id, **{"from": "on_track", "to": "at_risk"})
+    events.record(db, EventKind.PACE, batch_id, **{"from": "on_track", "to": "at_risk"})
     clock.instant = START + timedelta(hours=hours + 1)
     return batch_id
 

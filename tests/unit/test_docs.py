@@ -1,29 +1,24 @@
-"""What the pages show can be used as it stands."""
+"""What the pages show can be used as it stands, and what they take from the code is as the code has it."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from gateway.metrics import Metrics
-from jobs.outcomes import Symptom
-from jobs.states import BatchState, JobState
-from scheduler.limit import Rule
-from scheduler.pool_reading import Condition
-from tickets_batch.cli.frame import VERBS
-from tickets_batch.settings import Gateway, load
+from tests.docs.named import FENCED, PAGES, shown_lines, spans, text, written
+from tests.docs.pages import CHECKOUT, MADE, as_generated
+from tests.docs.settings_table import EVERYDAY, rows
+from tickets_batch.settings import load
+from tickets_batch.settings.model import PREFIX
 
-CHECKOUT = Path(__file__).resolve().parents[2]
-PAGES = [CHECKOUT / "README.md", *sorted((CHECKOUT / "docs").glob("*.md"))]
 BLOCKS = [
     pytest.param(block, id=f"{page.name}-{number}")
     for page in PAGES
-    for number, block in enumerate(re.findall(r"^```toml\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S))
+    for number, (language, block) in enumerate(FENCED.findall(page.read_text(encoding="utf-8")))
+    if language == "toml"
 ]
-
-
-def text(page: str) -> str:
-    return (CHECKOUT / page).read_text(encoding="utf-8")
+FOLDERS = "tickets_batch|jobs|scheduler|workers|gateway|migrations|deploy|docs|tests"
+SECTIONS = "source|sink|classification|pool|gateway|scheduler|alert|worker"
 
 
 @pytest.mark.parametrize("block", BLOCKS)
@@ -38,34 +33,57 @@ def test_there_are_such_settings() -> None:
     assert len(BLOCKS) >= 3
 
 
-def test_every_condition_and_every_rule_is_explained() -> None:
-    page = text("docs/admission.md")
-    explained = set(re.findall(r"^\| `(\w+)` \|", page, re.M))
-    assert explained == {*Condition, *Rule, "paused"}
+@pytest.mark.parametrize("page", MADE)
+def test_what_is_generated_is_up_to_date(page: str) -> None:
+    assert text(page) == as_generated(page, text(page)), f"{page} is not what the code says: make docs"
 
 
-def test_every_state_and_every_error_is_explained() -> None:
-    tickets, batches, errors = re.split(r"^## A batch|^## What an error means", text("docs/states.md"), flags=re.M)
-    for part, words in ((tickets, JobState), (batches, BatchState), (errors, Symptom)):
-        named = set(re.findall(r"`(\w+)`", part))
-        assert named >= {str(word) for word in words}
+def test_each_setting_stands_in_one_place() -> None:
+    named = [(row.key, row.kind) for row in rows()]
+    assert len(named) == len(set(named)) > 60
+    for everyday in EVERYDAY:
+        assert any(row.is_everyday and row.key.startswith(everyday) for row in rows()), everyday
 
 
-def test_every_verb_is_in_the_readme() -> None:
-    verbs = text("README.md").partition("## Commands")[2].partition("\n## ")[0]
-    assert set(VERBS) <= set(re.findall(r"`(\w+)[^`]*`", verbs))
+def test_settings_that_the_text_names_exist() -> None:
+    known = {row.key.removesuffix(".") for row in rows()}
+    tables = {key.rpartition(".")[0] for key in known} | {"classification.examples", "pool.protected"}
+    dotted = {span for span in spans(written()) if re.fullmatch(rf"({SECTIONS})\.[a-z_.]+", span)}
+    assert len(dotted) > 10
+    assert dotted <= known | tables
+    variables = set(re.findall(rf"{PREFIX}(\w+)", written()))
+    assert {name.lower().replace("__", ".") for name in variables} <= known
+    assert len(variables) >= 3
 
 
 def test_every_link_leads_somewhere() -> None:
     for page in PAGES:
-        links = re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8"))
-        assert [link for link in links if not (page.parent / link).exists()] == []
+        for link, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", page.read_text(encoding="utf-8")):
+            target = page.parent / link if link else page
+            assert target.exists(), f"{page.name}: {link}"
+            if anchor:
+                titles = re.findall(r"^#+ (.*)", target.read_text(encoding="utf-8"), re.M)
+                assert anchor in {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-def test_metrics_and_keys_of_the_gateway_that_are_named_exist() -> None:
-    pages = text("README.md") + text("docs/operations.md")
-    kept = {name for family in Metrics().registry.collect() for name in (family.name, f"{family.name}_total")}
-    named = {f"tickets_batch_gateway_{name}" for name in re.findall(r"`(?:tickets_batch_gateway|\.\.\.)_(\w+)", pages)}
+def test_the_picture_is_small() -> None:
+    assert (CHECKOUT / "docs" / "report.png").stat().st_size < 150_000
+
+
+def test_every_page_is_reached_from_the_readme() -> None:
+    linked = set(re.findall(r"\]\((docs/\w+\.md)\)", text("README.md")))
+    assert linked == {path.relative_to(CHECKOUT).as_posix() for path in PAGES} - {"README.md", "docs/PLAN.md"}
+
+
+def test_files_that_the_text_names_exist() -> None:
+    named = {span for span in spans(written()) if re.fullmatch(rf"({FOLDERS})/[\w./-]+|[\w-]+\.(yml|md)", span)}
+    assert len(named) > 5
+    assert [name for name in named if not (CHECKOUT / name).exists()] == []
+
+
+def test_verbs_of_make_that_the_pages_name_exist() -> None:
+    known = set(re.findall(r"^([a-z-]+):.*## ", text("Makefile"), re.M))
+    asked = [*spans(written()), *shown_lines(written())]
+    named = {word for line in asked for word in re.findall(r"^make ([a-z-]+)", line.strip())}
     assert named
-    assert named <= kept
-    assert set(re.findall(r"`gateway\.(\w+)`", pages)) <= set(Gateway.model_fields)
+    assert named <= known

@@ -103,7 +103,7 @@ def test_an_enormous_body_is_cut_and_noted(tmp_path: Path) -> None:
 
 
 def test_a_repeated_column_gives_its_first_text(tmp_path: Path) -> None:
-    content = f"id,created_at,Comment,Comment,Comment\n1,{NOON},,second,third\n2,{NOON},first,,\n"
+    content = f"id,created_at,subject,Comment,Comment,Comment\n1,{NOON},,,second,third\n2,{NOON},,first,,\n"
     seen = read_file(tmp_path, content, columns=Columns(body="Comment"))
     assert seen.bodies == {"1": "second", "2": "first"}
     assert seen.notes == ('the column "Comment" is there 3 times: the first that is not empty counts',)
@@ -190,7 +190,7 @@ class TestRowsThatCannotBeUsed:
 
 
 def test_trailing_separators_and_short_rows_are_no_fault(tmp_path: Path) -> None:
-    seen = read_file(tmp_path, f"id,created_at,body,tags,team\n1,{NOON},x,a,b,,,\n2,{NOON},y\n")
+    seen = read_file(tmp_path, f"id,created_at,subject,body,tags,team\n1,{NOON},,x,a,b,,,\n2,{NOON},,y\n")
     assert seen.bodies == {"1": "x", "2": "y"}
     assert seen.notes == ("rows that end before the header does, behind every column that is used: 1",)
 
@@ -256,8 +256,8 @@ class TestMissingColumns:
 
 def test_priorities_are_numbers_or_the_usual_words(tmp_path: Path) -> None:
     given = ["3", "-1", "2.0", "Urgent", "low", "", "P1", "99999999999", "9999999999"]
-    content = "id,created_at,body,priority\n" + "".join(
-        f"{number},{NOON},x,{value}\n" for number, value in enumerate(given)
+    content = "id,created_at,subject,body,priority\n" + "".join(
+        f"{number},{NOON},,x,{value}\n" for number, value in enumerate(given)
     )
     seen = read_file(tmp_path, content, columns=Columns(priority="priority"))
     assert [ticket.priority for ticket in seen.tickets] == [3, -1, 2, 2, -1, 0, 0, 0, 2**31 - 1]

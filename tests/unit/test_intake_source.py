@@ -25,8 +25,8 @@ CSV = f"id,created_at,subject,body\n1,{NOON},s,b\n"
 
 class TestEncodings:
     def test_windows_1252_is_read_and_noted_with_its_count(self, tmp_path: Path) -> None:
-        content = "id,created_at,body\n" + "".join(
-            f"{n},{NOON},{text}\n" for n, text in enumerate(["Grüße", "a", "5 € „x“"])
+        content = "id,created_at,subject,body\n" + "".join(
+            f"{n},{NOON},,{text}\n" for n, text in enumerate(["Grüße", "a", "5 € „x“"])
         )
         seen = read_file(tmp_path, content.encode("cp1252"))
         assert list(seen.bodies.values()) == ["Grüße", "a", "5 € „x“"]

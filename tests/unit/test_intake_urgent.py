@@ -78,7 +78,7 @@ def test_the_column_must_be_there(tmp_path: Path, name: str) -> None:
 
 def test_without_a_rule_nothing_is_said_of_it(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
-    path.write_text(f"id,created_at,body,Prio\n1,{NOON},b,urgent\n")
+    path.write_text(f"id,created_at,subject,body,Prio\n1,{NOON},,b,urgent\n")
     seen = read(open_source(SourceSettings(path=str(path)), DAY))
     assert priorities(seen) == {"1": 0}
     assert seen.notes == ()

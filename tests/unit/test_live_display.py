@@ -81,6 +81,17 @@ class TestLines:
         plain.show(look(events=(resumed, flapped, paused, before)), at=2)
         assert plain.said[1:] == ["23:00:04 paused", "23:00:05 resumed"]
 
+    def test_what_blocks_it_is_told_once(self) -> None:
+        plain = Plain()
+        plain.show(look(), at=0)
+        blocked = event("blocked", seconds_ago=-4, why="HTTP 401")
+        seen = look(batch(blocked="HTTP 401"), notes=("blocked: HTTP 401; goes on by itself",), events=(blocked,))
+        plain.show(seen, at=1)
+        plain.show(seen, at=9)
+        assert [line for line in plain.said if "401" in line] == ["blocked: HTTP 401; goes on by itself"]
+        plain.show(look(events=(event("unblocked", seconds_ago=-9), blocked)), at=10)
+        assert plain.said[-1] == "23:00:09 goes on: it is blocked no more"
+
     def test_no_terminal_no_view(self, terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
         assert isinstance(display(BERLIN, io.StringIO()), Lines)
         monkeypatch.setenv("TERM", "dumb")
@@ -108,7 +119,7 @@ class TestOneLine:
         )
 
     def test_what_holds_it_up(self) -> None:
-        assert in_words(look(batch(blocked="HTTP 401")), BERLIN).endswith("running, blocked: HTTP 401")
+        assert in_words(look(batch(blocked="HTTP 401")), BERLIN).endswith(", blocked"), "a note says why"
 
 
 class TestScreen:

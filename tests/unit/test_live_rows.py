@@ -9,6 +9,7 @@ import pytest
 from jobs.states import BatchState
 from scheduler.capacity import Amount
 from scheduler.permit import Kind
+from scheduler.pool_reading import PoolReading
 from tests.support.live import HEARD, HOUR, ID, MINUTE, batch, busy, event, forecast, look, pool, service
 from tests.support.readings import BERLIN, DEDICATED, note, reading, snapshot, stale, waited
 from tests.support.store import START
@@ -19,7 +20,7 @@ from tickets_batch.cli.live.look import Look, PoolLook
 from tickets_batch.cli.live.row import ASCII, Glyphs, Tone, laid_out
 from tickets_batch.cli.live.rows import rows_of
 
-README = Path(__file__).resolve().parents[2] / "README.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "night.md"
 
 
 def named(shown: Look) -> dict[str, str]:
@@ -131,6 +132,18 @@ class TestHowOld:
         assert tones(shown)["limit"] is Tone.WARNING
         assert named(shown)["readings"] == "ledger 40 s ago (stale)"
 
+    @pytest.mark.parametrize(
+        "found",
+        [
+            busy(limit_is_published=False, note=""),
+            busy(note=note("blind", "", is_blind=True, ledger=None, engine=None)),
+        ],
+    )
+    def test_before_the_first_reading_it_is_called_neither_stale_nor_blind(self, found: PoolReading) -> None:
+        shown = look(pools=(pool(found),))
+        assert named(shown)["limit"] == "no reading yet: the floor holds"
+        assert "slots (no reading yet), chat 6" in in_words(shown, BERLIN)
+
     def test_a_blind_pool(self) -> None:
         found = busy(note=note("blind", "", is_blind=True))
         shown = look(pools=(pool(found),), notes=(f"pool gpu: {found.reason}",))
@@ -228,9 +241,9 @@ class TestWhatIsAhead:
         assert named(look(empty))["done"] == "0%, 0 of 0 done"
 
 
-def test_the_picture_in_the_readme_is_what_is_drawn() -> None:
+def test_the_picture_in_the_pages_is_what_is_drawn() -> None:
     drawn = "\n".join(line.text for line in laid_out(rows_of(look(), BERLIN), 80, 24, Glyphs()))
-    assert f"```\n{drawn}\n```" in README.read_text(encoding="utf-8")
+    assert f"```\n{drawn}\n```" in PAGE.read_text(encoding="utf-8")
 
 
 def test_why_it_is_blocked_is_said_once() -> None:

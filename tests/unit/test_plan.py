@@ -229,7 +229,7 @@ class TestAdvice:
     def test_a_pool_of_its_own_says_how_much_of_it_is_needed(self) -> None:
         advice = advise(pool(OWN), night(pool(OWN), tickets=36_000))
         assert advice.way is Way.DEDICATED
-        assert advice.sizes == "3 of batch's own slots suffice"
+        assert advice.sizes == "3 slots of batch's own suffice"
 
     def test_without_a_night_there_are_no_sizes(self) -> None:
         assert advise(pool(), None).sizes == ""

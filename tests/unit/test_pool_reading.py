@@ -43,7 +43,12 @@ BY_DAY = SharedHours.of(["08:00-12:00"], BERLIN)  # START is 23:00 in Berlin
             Condition.BLIND,
             f"blind: no source tells of the chat, so the floor holds; {REMEDY}",
         ),
-        (reading(stale()), Condition.STALE, "no limit has been published: the floor holds"),
+        (reading(stale()), Condition.STALE, "no reading yet, so the floor holds"),
+        (
+            reading(snapshot(limit=CAPACITY.floor, note=note("blind", is_blind=True, engine=None))),
+            Condition.BLIND,
+            f"no reading yet, so the floor holds; if none comes, {REMEDY}",
+        ),
         (
             reading(stale(note=note(age_seconds=42, is_blind=True))),
             Condition.STALE,
@@ -91,7 +96,7 @@ class TestHeadroom:
     def test_it_is_the_rule_that_binds_where_it_leaves_less_than_was_published(self) -> None:
         pool = reading(self.SEEN)
         assert pool.rule == "headroom"
-        assert pool.reason == "headroom: chat holds 9 of 20 slots, 1 more are kept for it"
+        assert pool.reason == "headroom: chat holds 9 of 20 slots; kept for it: 1 more"
 
     def test_it_never_leaves_less_than_the_floor(self) -> None:
         assert reading(snapshot(interactive=Amount(19, 59_000))).limit == CAPACITY.floor

@@ -123,9 +123,9 @@ def test_the_end_mark_alone_completes_an_answer() -> None:
         (
             [chunk('{"label": "bil'), chunk(finish="length")],
             Symptom.INVALID_OUTPUT,
-            "cut short after 1 tokens, finish_reason=length",
+            "cut short after 1 token, finish_reason=length",
         ),
-        ([chunk("{" + " " * 101)], Symptom.INVALID_OUTPUT, "endless white space, cut after 1 tokens"),
+        ([chunk("{" + " " * 101)], Symptom.INVALID_OUTPUT, "endless white space, cut after 1 token"),
         ([chunk(finish="content_filter")], Symptom.REFUSED, "a content filter stopped the answer"),
         ([chunk(refusal="I cannot."), chunk(finish="stop")], Symptom.REFUSED, "the model refused to answer"),
         (
@@ -134,7 +134,7 @@ def test_the_end_mark_alone_completes_an_answer() -> None:
             "the engine gave the answer up (finish_reason=abort)",
         ),
         ([], Symptom.DISCONNECTED, "the stream ended before the answer did (0 tokens in)"),
-        ([chunk('{"label": "billing"}')], Symptom.DISCONNECTED, "the stream ended before the answer did (1 tokens in)"),
+        ([chunk('{"label": "billing"}')], Symptom.DISCONNECTED, "the stream ended before the answer did (1 token in)"),
     ],
 )
 def test_what_is_no_answer_says_why(events: list[bytes], symptom: Symptom, detail: str) -> None:

@@ -13,13 +13,16 @@ BEGAN = datetime(2026, 11, 30, 22, 0, tzinfo=UTC)
 NOTHING_SEEN = Receipt(0, 0, None, None, None, None, None)
 
 
-def pool(found: Receipt, *, is_dedicated: bool = False, seen_seconds: float = 3600.0) -> PoolNight:
+def pool(
+    found: Receipt, *, is_dedicated: bool = False, night_seconds: float = 3600.0, seen_seconds: float = 3600.0
+) -> PoolNight:
     return PoolNight(
         name="gpu",
         capacity=PoolCapacity(Amount(20, 60_000), Amount(8, 24_000), Amount(2, 6_000)),
         ttft_target_seconds=0.8,
         cost_per_hour=None,
         is_dedicated=is_dedicated,
+        night_seconds=night_seconds,
         seen_seconds=seen_seconds,
         floor_seconds=600.0,
         rule_seconds={},
@@ -69,7 +72,15 @@ def test_nothing_is_never_less_than_nothing() -> None:
 @pytest.mark.parametrize(
     ("night", "why"),
     [
-        (pool(NOTHING_SEEN, seen_seconds=0.0), "nothing was recorded of it"),
+        (
+            pool(NOTHING_SEEN, night_seconds=3.2, seen_seconds=0.0),
+            "nothing was recorded of it, because the scheduler writes a sample every 10 seconds, and the batch took "
+            "3 s.",
+        ),
+        (
+            pool(NOTHING_SEEN, seen_seconds=0.0),
+            "nothing was recorded of it, because no scheduler was there to write a sample every 10 seconds.",
+        ),
         (pool(NOTHING_SEEN), "no time to first token of the chat is known; the gateway measures it"),
         (pool(Receipt(1, 40, None, 0.4, 12.0, 2.0, None)), "1 minute with chat held out, and 3 are needed"),
         (pool(Receipt(0, 40, None, None, 12.0, None, None)), "0 minutes with chat held out, and 3 are needed"),

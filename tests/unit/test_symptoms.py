@@ -14,6 +14,7 @@ from workers.symptoms import Finding, of_error_object, of_exception, of_response
 
 NOW = datetime(2026, 11, 30, 6, 0, tzinfo=UTC)
 TICKET = "My parcel 4711 has not arrived, and your grammar is bad."
+BASE_URL = "http://127.0.0.1:8000/v1"
 KEY = "sk-live-0123456789"
 
 
@@ -253,7 +254,7 @@ def test_a_broken_connection_is_told_from_one_that_was_never_made(
     error: Exception, symptom: Symptom, words: str
 ) -> None:
     for wrapped in (error, raised(openai.APIConnectionError(request=REQUEST), error)):
-        found = of_exception(wrapped)
+        found = of_exception(wrapped, BASE_URL)
         assert found.symptom is symptom
         assert words in found.detail
 
@@ -261,7 +262,30 @@ def test_a_broken_connection_is_told_from_one_that_was_never_made(
 def test_an_error_that_was_being_handled_elsewhere_does_not_count() -> None:
     broken = httpx2.ReadError("x")
     broken.__context__ = httpx2.ConnectError("an earlier one")
-    assert of_exception(broken).symptom is Symptom.DISCONNECTED
+    assert of_exception(broken, BASE_URL).symptom is Symptom.DISCONNECTED
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:8000/v1", "http://me:hidden@127.0.0.1:8000/v1?key=hidden"])
+def test_where_there_is_no_connection_the_setting_and_its_value_are_named(url: str) -> None:
+    assert of_exception(httpx2.ConnectError("x"), url).detail == (
+        "no connection to the endpoint: check the pool's base_url, http://127.0.0.1:8000/v1, and that its engine runs: "
+        "unknown reason"
+    )
+
+
+@pytest.mark.parametrize(
+    ("secret", "said"),
+    [
+        ("e", "Unauthorized: the key e is not the one that the test-model wants"),
+        ("the", "Unauthorized: the key e is not the one that the test-model wants"),
+        ("test", "Unauthorized: the key e is not the one that the test-model wants"),
+        ("wants", "Unauthorized: the key e is not the one that the test-model ***"),
+        ("Unauthorize", "***d: the key e is not the one that the test-model wants"),
+        ("sk-right", "Unauthorized: the key e is not the one that the test-model wants"),
+    ],
+)
+def test_a_secret_is_taken_out_where_that_hides_something_and_garbles_nothing(secret: str, said: str) -> None:
+    assert Censor("a ticket", secret)("Unauthorized: the key e is not the one that the test-model wants") == said
 
 
 # What a detail may say.

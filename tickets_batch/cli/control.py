@@ -4,8 +4,8 @@ import click
 
 from tickets_batch.cli.database import opened
 from tickets_batch.cli.frame import BATCH_WORDS, Call, batch_argument, verb
-from tickets_batch.cli.text import counted
 from tickets_batch.cli.times import deadline_from, oddity, shown_instant
+from tickets_batch.words import counted
 
 
 @verb(epilog=BATCH_WORDS)
@@ -29,7 +29,7 @@ def cancel_command(call: Call, batch: str) -> None:
 @click.pass_obj
 def retry_command(call: Call, batch: str, deadline: str | None) -> None:
     """Put BATCH's failed and expired tickets back to work, under a new deadline. What succeeded stays."""
-    from jobs.store import batches
+    from jobs.store import batches, texts
 
     settings = call.settings()
     with opened(settings) as db:
@@ -37,8 +37,11 @@ def retry_command(call: Call, batch: str, deadline: str | None) -> None:
         asked, now = deadline or settings.deadline, db.now()
         deadline_at = deadline_from(asked, settings.zone, now)
         count = batches.retry(db, batch_id, deadline_at)
+        without_text = texts.missing(db, batch_id)
     until = f", deadline {shown_instant(deadline_at, settings.zone)}" if deadline_at else ""
     _tell(f"{batch_id}: {counted(count, 'ticket')} back to work{until}")
+    if without_text:
+        _tell(f"{counted(without_text, 'ticket')} cannot be tried again, for the text was removed")
     if odd := oddity("the deadline", asked, settings.zone, now):
         _tell(odd)
 

@@ -28,5 +28,7 @@ def ending_in_words(batch: Batch) -> str:
         seconds = (batch.finished_at - batch.started_at).total_seconds()
         rate = rate_per_second(batch, batch.finished_at)
         took = f" in {duration(seconds)}" + (f" ({rate:,.1f} tickets/s)" if rate else "")
-    how = f"blocked: {batch.blocked}" if batch.blocked else batch.state.value
-    return f"{batch.id} {how}: {', '.join(parts)}{took}; tickets-batch results {batch.id} writes them"
+    results = f"tickets-batch results {batch.id} writes them"
+    if batch.blocked and not batch.state.is_final:
+        return f"{batch.id} blocked: {batch.blocked}: {', '.join(parts)}; mend that, and submit --wait again; {results}"
+    return f"{batch.id} {batch.state.value}: {', '.join(parts)}{took}; {results}"

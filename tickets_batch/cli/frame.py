@@ -30,8 +30,9 @@ VERBS: dict[str, tuple[str, str]] = {
     "plan": ("plan", "Say in numbers what each pool can carry, and how long a night takes."),
     "simulate": ("simulate", "Play a whole night in virtual time: when it is done, and what the chat feels."),
     "demo": ("demo", "Classify sixty tickets on a small real model on this machine."),
-    "doctor": ("doctor", "Check every connection and setting."),
+    "doctor": ("doctor", "Try every connection and setting, and every model with a few small requests, one at a time."),
     "db": ("db", "Look after the database."),
+    "purge": ("purge", "Remove the text of tickets whose batch ended long ago."),
 }
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 

@@ -13,6 +13,7 @@ from scheduler.pools import capacity_of
 from tickets_batch.cli.times import deadline_from, oddity
 from tickets_batch.errors import SettingsError
 from tickets_batch.settings import ExportFormat, Pool, Settings
+from tickets_batch.words import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +53,8 @@ class Intent:
         used = _used(settings, options.pools)
         remarks = [
             f"pool {pool.name} has no signal: batch is blind to the chat there, and stays at its floor, "
-            f"{pool.protected.batch.slots} of {pool.capacity.slots} slots; add a [[pool.signal]], or protect all of it "
-            "for batch where no chat goes there"
+            f"{pool.protected.batch.slots} of {counted(pool.capacity.slots, 'slot')}; add a [[pool.signal]], or "
+            "protect all of it for batch where no chat goes there"
             for pool in used
             if not pool.signal and not capacity_of(pool).is_dedicated
         ]
@@ -118,6 +119,13 @@ def require_pool(settings: Settings) -> None:
             "no model is configured: write a [[pool]] in tickets-batch.toml, "
             "or set OPENAI_BASE_URL and add --model NAME"
         )
+
+
+def require_keys(settings: Settings) -> None:
+    """Raises SettingsError when a pool's api_key refers to nothing: no worker could start."""
+    for pool in settings.pool:
+        if pool.api_key is not None:
+            pool.api_key.reveal()
 
 
 def _used(settings: Settings, names: tuple[str, ...]) -> tuple[Pool, ...]:

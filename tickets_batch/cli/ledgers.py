@@ -6,6 +6,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Self
 
+from scheduler.capacity import PoolCapacity
 from scheduler.hours import SharedHours
 from scheduler.ledger import Ledger, LedgerUnavailable
 from scheduler.pool_reading import PoolReading
@@ -16,6 +17,11 @@ from tickets_batch.local.home import Home
 from tickets_batch.settings import Settings, reveal
 
 EMBEDDED_AWAY = "the Valkey server of this home does not answer: submit --wait and up run it; nothing new is admitted"
+
+
+def capacities(settings: Settings) -> Mapping[str, PoolCapacity]:
+    """What each pool of the settings can carry, by its name."""
+    return {pool.name: capacity_of(pool) for pool in settings.pool}
 
 
 class Ledgers:

@@ -27,11 +27,12 @@ from scheduler.proposal import Proposal, propose
 from tickets_batch.cli.database import opened
 from tickets_batch.cli.plan import last_week
 from tickets_batch.cli.plan_curve import curve_in_words
-from tickets_batch.cli.text import COLUMNS, counted
+from tickets_batch.cli.text import COLUMNS
 from tickets_batch.cli.times import iso
 from tickets_batch.errors import SettingsError, UserError
 from tickets_batch.local.home import Home
 from tickets_batch.settings import Pool, Settings, reveal
+from tickets_batch.words import counted
 from workers.measure.measurement import Measurement
 from workers.measure.texts import Texts
 

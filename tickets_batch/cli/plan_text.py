@@ -8,9 +8,11 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from scheduler.plan import Chat, Figure, Night, Origin, PlannedPool, advise
-from tickets_batch.cli.text import COLUMNS, counted, fact
+from tickets_batch.cli.pool_text import amount_in_words
+from tickets_batch.cli.text import COLUMNS, fact
 from tickets_batch.cli.times import iso, shown_instant
 from tickets_batch.progress import duration
+from tickets_batch.words import counted
 
 WORDS = {Chat.NONE: "no chat at all", Chat.USUAL: "chat as last week", Chat.FULL: "a chat that never rests"}
 
@@ -34,7 +36,7 @@ def plan_as_json(pools: Sequence[PlannedPool], night: Night | None, now: datetim
 
 def _pool_in_words(pool: PlannedPool, night: Night | None) -> Iterator[str]:
     total, floor = pool.capacity.total, pool.capacity.floor
-    yield f"pool {pool.name}: {pool.model}, {total.slots} slots, {total.tokens:,} tokens, batch's floor {floor.slots}"
+    yield f"pool {pool.name}: {pool.model}, {amount_in_words(total)}, batch's floor {floor.slots}"
     yield fact("numbers", f"{pool.basis.origin}: {pool.basis.detail}")
     yield fact("a ticket", f"takes {pool.ticket_seconds.value:.2f} s {_origin(pool.ticket_seconds)}")
     if pool.capacity.is_dedicated:
@@ -45,7 +47,7 @@ def _pool_in_words(pool: PlannedPool, night: Night | None) -> Iterator[str]:
     peak, people = pool.peak_chat_requests, pool.people_chatting
     if peak is not None and people is not None:
         yield fact("chat", f"{counted(round(peak.value), 'request')} at a time {_origin(peak)}")
-        yield fact("", f"about {counted(round(people.value), 'person').replace('persons', 'people')} {_origin(people)}")
+        yield fact("", f"about {counted(round(people.value), 'person')} {_origin(people)}")
     costs = list(pool.cost_per_ticket())
     if costs:
         shown = ", ".join(f"{1000 * cost:.3g} with {number}" for number, cost in costs)

@@ -8,6 +8,7 @@ from scheduler.capacity import Amount
 from scheduler.pool_reading import Condition, PoolReading, Source, quantile
 from tickets_batch.cli.times import shown_instant
 from tickets_batch.progress import duration
+from tickets_batch.words import counted
 
 Fact = tuple[str, str]
 
@@ -18,8 +19,8 @@ def pool_in_words(pool: PoolReading, changes: Sequence[Event], zone: ZoneInfo) -
     taken = f"; {snapshot.reclaiming.slots} of its slots asked back" if snapshot.reclaiming.slots else ""
     yield (
         f"pool {pool.name}",
-        f"batch holds {snapshot.batch.slots} of {limit.slots} slots, "
-        f"{snapshot.batch.tokens:,} of {limit.tokens:,} tokens{taken}",
+        f"batch holds {snapshot.batch.slots} of {counted(limit.slots, 'slot')}, "
+        f"{snapshot.batch.tokens:,} of {counted(limit.tokens, 'token')}{taken}",
     )
     yield "  limit", pool.reason + _since(pool, zone)
     if pool.condition is not Condition.DEDICATED:
@@ -35,7 +36,7 @@ def pool_in_words(pool: PoolReading, changes: Sequence[Event], zone: ZoneInfo) -
 
 def amount_in_words(amount: Amount) -> str:
     """Both axes: `6 slots, 18,000 tokens`."""
-    return f"{amount.slots} slot{'' if amount.slots == 1 else 's'}, {amount.tokens:,} tokens"
+    return f"{counted(amount.slots, 'slot')}, {counted(amount.tokens, 'token')}"
 
 
 def sources_in_words(sources: Sequence[Source]) -> str:

@@ -10,7 +10,7 @@ import click
 
 from tickets_batch.cli.database import opened
 from tickets_batch.cli.frame import Call, verb
-from tickets_batch.cli.intent import require_pool
+from tickets_batch.cli.intent import require_keys, require_pool
 from tickets_batch.cli.ledgers import Ledgers
 from tickets_batch.cli.logs import log_to_stderr
 from tickets_batch.local.parent import die_with_parent
@@ -44,6 +44,7 @@ def worker_command(call: Call, processes: int | None) -> None:
     On SIGTERM the jobs in flight are finished within worker.stop_grace_seconds, or go back unspent.
     """
     with _service(call) as (settings, stop):
+        require_keys(settings)
         if (processes or settings.worker.processes) > 1:
             _supervise_workers(settings, processes or settings.worker.processes, stop)
         else:
@@ -82,6 +83,7 @@ def up_command(call: Call) -> None:
     settings = call.settings()
     stop = _told_to_stop()
     _check(settings)
+    require_keys(settings)
     wanted = WITH_GATEWAY if "gateway" in settings.model_fields_set else IN_ORDER
     with EmbeddedServices(settings, wanted, said=_say) as services:
         running = [service for service in wanted if services.owns(service)]

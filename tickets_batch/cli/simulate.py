@@ -1,14 +1,9 @@
 """`simulate`: a whole night in virtual time, with the rules that production admits by."""
 
 import json
-import os
-import sys
-from collections.abc import Callable, Iterable
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from multiprocessing import get_context
 from pathlib import Path
 
 import click
@@ -18,8 +13,6 @@ from jobs.store import batches
 from jobs.store.batches import Batch
 from jobs.store.database import Database
 from scheduler.pools import capacity_of
-from scheduler.simulation.night import Night, Row
-from scheduler.simulation.paced import play_paced
 from scheduler.simulation.shapes import SHAPES, Arrival
 from tickets_batch.cli import exit_codes
 from tickets_batch.cli.database import is_missing, opened
@@ -36,11 +29,13 @@ from tickets_batch.cli.simulate_inputs import (
     site_of,
     under,
 )
+from tickets_batch.cli.simulate_play import Prepared, play
 from tickets_batch.cli.simulate_sweep import KEYS, swept
-from tickets_batch.cli.simulate_text import Played, as_json, in_words, table, write_timeline
+from tickets_batch.cli.simulate_text import as_json, in_words, table, write_timeline
 from tickets_batch.cli.times import deadline_from
 from tickets_batch.errors import SettingsError, UserError
 from tickets_batch.settings import Pool, Settings
+from tickets_batch.words import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,30 +124,15 @@ def simulate_command(
     if sweep is not None:
         _sweep(settings, prepared, sweep, wants_json)
         return exit_codes.COMPLETED
-    (played,) = _play([prepared])
+    (played,) = play([prepared])
     if wants_json:
         click.echo(json.dumps(as_json(played), indent=2))
     else:
         click.echo("\n".join(in_words(played, settings.zone)))
     if output is not None:
         count = write_timeline(played, output)
-        click.echo(f"{count:,} rows in {output}", err=True)
+        click.echo(f"{counted(count, 'row')} in {output}", err=True)
     return exit_codes.COMPLETED
-
-
-@dataclass(frozen=True, slots=True)
-class _Prepared:
-    """A night that can be played, in another process too."""
-
-    night: Night
-    engine: Engine
-    tickets: Tickets
-    chat_origin: str
-    deadline_at: datetime | None
-
-    def played(self, on_row: Callable[[Row], None] | None = None) -> Played:
-        outcome, told = play_paced(self.night, on_row)
-        return Played(self.night, outcome, told, self.engine, self.tickets, self.chat_origin, self.deadline_at)
 
 
 def _remark(settings: Settings, name: str) -> str | None:
@@ -165,11 +145,11 @@ def _remark(settings: Settings, name: str) -> str | None:
     )
 
 
-def _sweep(settings: Settings, prepared: _Prepared, sweep: str, wants_json: bool) -> None:
+def _sweep(settings: Settings, prepared: Prepared, sweep: str, wants_json: bool) -> None:
     pool = next(pool for pool in settings.pool if pool.name == prepared.night.site.name)
     key, pools = swept(pool, sweep)
     nights = [replace(prepared, night=under(prepared.night, changed, settings)) for _, changed in pools]
-    found = list(zip((value for value, _ in pools), _play(nights), strict=True))
+    found = list(zip((value for value, _ in pools), play(nights), strict=True))
     if wants_json:
         click.echo(
             json.dumps({"key": key, "data": [{"value": value, **as_json(one)} for value, one in found]}, indent=2)
@@ -178,30 +158,10 @@ def _sweep(settings: Settings, prepared: _Prepared, sweep: str, wants_json: bool
         click.echo("\n".join(table(key, found, settings.zone)))
 
 
-def _play(nights: Iterable[_Prepared]) -> list[Played]:
-    """Several at a time where there are several; raises UserError where a night cannot be played."""
-    wanted = list(nights)
-    processes = min(len(wanted), os.cpu_count() or 1)
-    try:
-        if processes == 1:
-            return [_watched(night) for night in wanted]
-        with ProcessPoolExecutor(processes, get_context("spawn")) as executor:
-            return list(executor.map(_Prepared.played, wanted))
-    except ValueError as error:
-        raise UserError(f"this night cannot be played: {error}") from error
-
-
-def _watched(prepared: _Prepared) -> Played:
-    """Play it with a bar that a person at a terminal can watch: a long night takes half a minute."""
-    count, is_hidden = len(prepared.night.tickets), not sys.stderr.isatty()
-    with click.progressbar(length=count, label="playing", file=sys.stderr, hidden=is_hidden) as bar:
-        return prepared.played(lambda row: bar.update(row.tickets))
-
-
 # --- what is played
 
 
-def _prepared(settings: Settings, asked: Asked) -> _Prepared:
+def _prepared(settings: Settings, asked: Asked) -> Prepared:
     with ExitStack() as stack:
         db = None if is_missing(settings) else stack.enter_context(opened(settings))
         batch = _batch(db, asked.replay)
@@ -220,7 +180,7 @@ def _prepared(settings: Settings, asked: Asked) -> _Prepared:
         chat, chat_origin = _chat(settings, asked, pool, engine, db, batch, starts_at, seconds)
         tickets = Tickets.of(settings, _count(asked, batch), asked.lengths, engine, batch, asked.seed)
     night = night_of(pool, settings, engine, tickets.tickets, chat, starts_at, deadline_at, asked.seed)
-    return _Prepared(night, engine, tickets, chat_origin, deadline_at)
+    return Prepared(night, engine, tickets, chat_origin, deadline_at)
 
 
 def _batch(db: Database | None, replay: str | None) -> Batch | None:

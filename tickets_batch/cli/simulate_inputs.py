@@ -133,6 +133,7 @@ def night_of(
         deadline_at or starts_at + LONGEST,
         settings.deadline_grace_seconds,
         seed,
+        holdout=settings.scheduler.holdout,
     )
 
 

@@ -12,10 +12,11 @@ from zoneinfo import ZoneInfo
 from scheduler.limit import Rule
 from scheduler.simulation.night import Night, Outcome, Row
 from scheduler.simulation.paced import Told, changes
+from tickets_batch.cli.pool_text import amount_in_words
 from tickets_batch.cli.simulate_inputs import Engine, Tickets
-from tickets_batch.cli.text import counted
 from tickets_batch.cli.times import iso, shown_instant
 from tickets_batch.progress import duration
+from tickets_batch.words import counted
 
 HEADINGS = ("done at", "left", "tickets/s", "TTFT p50", "p95", "p99", "late", "refused", "at floor", "wasted")
 WIDTHS = (17, 8, 10, 9, 8, 8, 7, 8, 12, 7)
@@ -43,7 +44,7 @@ def in_words(played: Played, zone: ZoneInfo) -> Iterator[str]:
     total, floor = capacity.total, capacity.floor
     yield _line(
         f"pool {night.site.name}",
-        f"{total.slots} slots, {total.tokens:,} tokens; batch's floor {floor.slots} slots, {floor.tokens:,} tokens",
+        f"{amount_in_words(total)}; batch's floor {amount_in_words(floor)}",
     )
     yield _line("engine", played.engine.origin)
     lengths = f"{played.tickets.prompt_tokens:,.0f} tokens in and {played.tickets.output_tokens:,.0f} out on average"
@@ -221,7 +222,7 @@ def _floor(played: Played) -> str:
 
 def _withdrawn(outcome: Outcome) -> str:
     words = f"{counted(outcome.withdrawn, 'request')}, {outcome.yielded:,} of them done again later"
-    return f"{words}; {outcome.wasted_tokens:,} tokens wasted ({_wasted_share(outcome):.1%})"
+    return f"{words}; {counted(outcome.wasted_tokens, 'token')} wasted ({_wasted_share(outcome):.1%})"
 
 
 def _told(told: Told, zone: ZoneInfo) -> str:

@@ -5,9 +5,9 @@ import click
 from jobs.sink import Sink
 from jobs.store import results
 from jobs.store.database import Database
-from tickets_batch.cli.text import counted
 from tickets_batch.errors import SettingsError, UserError
 from tickets_batch.settings import Settings
+from tickets_batch.words import counted
 
 
 def warn_of_sink(settings: Settings) -> None:

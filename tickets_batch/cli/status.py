@@ -13,11 +13,12 @@ from jobs.store.batches import Batch
 from jobs.store.database import Database
 from tickets_batch.cli.database import is_missing, opened
 from tickets_batch.cli.frame import BATCH_WORDS, Call, batch_argument, verb
-from tickets_batch.cli.ledgers import Ledgers
+from tickets_batch.cli.ledgers import Ledgers, capacities
 from tickets_batch.cli.prospect import Prospect
 from tickets_batch.cli.text import Surroundings, batch_in_words, batches_in_words
 from tickets_batch.cli.view import as_json
 from tickets_batch.settings import Settings
+from tickets_batch.words import counted
 
 SHOWN_BATCHES = 50
 SHOWN_CHANGES = 3
@@ -67,7 +68,7 @@ def results_command(
         batch_id = batches.resolve(db, batch)
         count = write_results(results.stream(db, batch_id), wanted or of_the_name, output or sys.stdout)
     if output:
-        click.echo(f"{batch_id}: {count:,} rows in {output}", err=True)
+        click.echo(f"{batch_id}: {counted(count, 'row')} in {output}", err=True)
 
 
 def _show_all(settings: Settings, wants_json: bool) -> None:
@@ -77,8 +78,8 @@ def _show_all(settings: Settings, wants_json: bool) -> None:
     with opened(settings) as db, Ledgers(settings) as ledgers:
         found = batches.newest_first(db, SHOWN_BATCHES)
         if wants_json:
-            pools, now = ledgers.readings(db.now()), db.now()
-            data = [as_json(batch, pools, _ahead(db, batch), now) for batch in found]
+            pools, now, configured = ledgers.readings(db.now()), db.now(), capacities(settings)
+            data = [as_json(batch, pools, _ahead(db, batch), now, configured) for batch in found]
             click.echo(json.dumps({"data": data}, indent=2))
         elif found:
             click.echo(batches_in_words(found, settings.zone))
@@ -95,7 +96,7 @@ def _show_one(db: Database, batch_id: str, ledgers: Ledgers, settings: Settings,
     batch = batches.get(db, batch_id)
     pools = ledgers.readings(db.now())
     if wants_json:
-        click.echo(json.dumps(as_json(batch, pools, Prospect.of(db, batch), db.now()), indent=2))
+        click.echo(json.dumps(as_json(batch, pools, Prospect.of(db, batch), db.now(), capacities(settings)), indent=2))
         return
     changes = {name: events.of_pool(db, name, SHOWN_CHANGES) for name in batch.pools}
     around = Surroundings(Prospect.of(db, batch), pools, ledgers.why_away, changes, services.alive(db))

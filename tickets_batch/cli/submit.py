@@ -14,13 +14,14 @@ from tickets_batch.cli import exit_codes
 from tickets_batch.cli.database import opened
 from tickets_batch.cli.frame import Call, verb
 from tickets_batch.cli.intent import Intent, Options
-from tickets_batch.cli.ledgers import Ledgers
+from tickets_batch.cli.kept import kept_in_words
+from tickets_batch.cli.ledgers import Ledgers, capacities
 from tickets_batch.cli.prospect import Prospect
-from tickets_batch.cli.text import counted
 from tickets_batch.cli.times import shown_instant
 from tickets_batch.cli.view import as_json
 from tickets_batch.errors import UserError
 from tickets_batch.settings import ExportFormat, Settings
+from tickets_batch.words import counted
 
 SHOWN_REJECTIONS = 10
 SHOWN_IDS = 5
@@ -48,7 +49,7 @@ SHOWN_IDS = 5
 @click.option("--new", is_flag=True, help="Make a second batch of the same source and date.")
 @click.option("--allow-empty", is_flag=True, help="A source without tickets is fine.")
 @click.option("--wait", is_flag=True, help="Follow the batch to its end; runs the services if none are configured.")
-@click.option("--dry-run", is_flag=True, help="Only show what would be submitted, with tokens and time.")
+@click.option("--dry-run", is_flag=True, help="Only show what is new, in which batch, with tokens and time.")
 @click.option("--model", metavar="NAME", help="The model, instead of the settings'.")
 @click.option("--labels", metavar="A,B,C", help="The labels, instead of the settings'.")
 @click.option("--json", "wants_json", is_flag=True, help="One JSON object on stdout.")
@@ -88,7 +89,8 @@ def enter(db: Database, settings: Settings, options: Options) -> Batch:
     intent = Intent.of(settings, options, db.now())
     done = submissions.submit(db, intent.request(), intent.source)
     batch = batches.get(db, done.batch_id)
-    for line in (*intent.remarks, *intent.source.notes, *_in_words(done, batch, intent)):
+    beside = submissions.open_beside(db, intent.request(), batch.id) if done.created else []
+    for line in (*intent.remarks, *intent.source.notes, *_in_words(done, batch, intent), *map(_goes_on, beside)):
         click.echo(line, err=True)
     return batch
 
@@ -100,7 +102,7 @@ def show_batch(batch: Batch, db: Database, settings: Settings, wants_json: bool)
         return
     with Ledgers(settings) as ledgers:
         pools = ledgers.readings(db.now())
-        click.echo(json.dumps(as_json(batch, pools, Prospect.of(db, batch), db.now()), indent=2))
+        click.echo(json.dumps(as_json(batch, pools, Prospect.of(db, batch), db.now(), capacities(settings)), indent=2))
 
 
 def _in_words(done: Submission, batch: Batch, intent: Intent) -> list[str]:
@@ -111,8 +113,7 @@ def _in_words(done: Submission, batch: Batch, intent: Intent) -> list[str]:
     zone = intent.settings.zone
     until = f", deadline {shown_instant(batch.deadline_at, zone)}" if batch.deadline_at else ""
     lines = [f"{done.batch_id} {how} from {intent.source.describe()}, {intent.whose}: {', '.join(counts)}{until}"]
-    if batch.pools != intent.pools:
-        lines.append(f"{batch.id} keeps its pools, {', '.join(batch.pools)}: it was at work when this was submitted")
+    lines += kept_in_words(batch, intent)
     if intent.source.outside_day:
         lines.append(f"{counted(intent.source.outside_day, 'row')} of other days left out: --all takes them too")
     if done.updated:
@@ -128,6 +129,10 @@ def _in_words(done: Submission, batch: Batch, intent: Intent) -> list[str]:
         lines += [f"  line {row.line}: {row.reason}" for row in done.rejections[:SHOWN_REJECTIONS]]
         lines += ["  ..."] if done.rejected > SHOWN_REJECTIONS else []
     return lines
+
+
+def _goes_on(batch_id: str) -> str:
+    return f"{batch_id} of the same source and date goes on beside it: tickets-batch cancel {batch_id} ends it"
 
 
 def _some(ids: tuple[str, ...]) -> str:

@@ -5,13 +5,15 @@ from contextlib import contextmanager
 
 import click
 
+from jobs.store import services
 from jobs.store.batches import Batch
 from jobs.store.database import Database
 from tickets_batch.cli.database import opened
 from tickets_batch.cli.ending import ending_in_words, exit_code
-from tickets_batch.cli.intent import Options
+from tickets_batch.cli.intent import Options, require_keys
 from tickets_batch.cli.ledgers import Ledgers
 from tickets_batch.cli.live.display import Display, display
+from tickets_batch.cli.purge import remove_texts
 from tickets_batch.cli.sink import warn_of_sink, write_to_sink
 from tickets_batch.cli.submit import enter, show_batch
 from tickets_batch.cli.wait import START_THEM, Waiting
@@ -31,6 +33,8 @@ def submit_and_wait(settings: Settings, options: Options, wants_json: bool) -> i
         show_batch(batch, db, settings, wants_json)
         if settings.sink is not None and batch.state.is_final:
             write_to_sink(db, batch.id, settings)
+        if not settings.keep_text:  # of what ended just now the scheduler, which ends with it, may know nothing
+            remove_texts(db)
     return exit_code(batch)
 
 
@@ -38,6 +42,8 @@ def to_its_end(settings: Settings, options: Options) -> Batch:
     """Submit and wait; the batch when it has ended, or is left blocked. Raises UserError."""
     _check_redis(settings)
     with opened(settings) as db:
+        if settings.redis_url is None and not services.alive(db, "worker"):
+            require_keys(settings)
         batch = enter(db, settings, options)
         if not batch.state.is_final:
             with (
@@ -73,8 +79,8 @@ def _services(settings: Settings, shown: Display) -> Iterator[Settings]:
     if settings.redis_url is not None:
         yield settings
         return
-    with EmbeddedServices(settings, IN_ORDER, said=shown.say) as services:
-        yield services.settings
+    with EmbeddedServices(settings, IN_ORDER, said=shown.say) as embedded:
+        yield embedded.settings
 
 
 @contextmanager

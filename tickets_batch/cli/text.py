@@ -14,6 +14,7 @@ from tickets_batch.cli.pool_text import pool_in_words
 from tickets_batch.cli.prospect import Prospect
 from tickets_batch.cli.times import shown_instant
 from tickets_batch.cli.view import done, eta, rate_per_second
+from tickets_batch.words import counted
 
 HEADINGS = ("batch", "date", "state", "done", "failed", "expired", "deadline")
 COLUMNS = 80
@@ -61,11 +62,6 @@ def fact(name: str, words: str) -> str:
     )
 
 
-def counted(count: int, noun: str) -> str:
-    """A number with its noun: `1 ticket`, `3,080 tickets`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def state_in_words(batch: Batch, zone: ZoneInfo, now: datetime) -> str:
     """The state, with what keeps the batch from going on if anything does."""
     if batch.blocked:
@@ -102,7 +98,7 @@ def _facts(batch: Batch, around: Surroundings, zone: ZoneInfo, now: datetime) ->
         "tokens",
         f"{batch.prompt_tokens:,} prompt, {batch.completion_tokens:,} completion, {batch.wasted_tokens:,} wasted",
     )
-    yield "put back", f"{batch.yields:,} yields, {batch.withdrawn:,} withdrawn in flight"
+    yield "put back", f"{counted(batch.yields, 'yield')}, {batch.withdrawn:,} withdrawn in flight"
     if not batch.state.is_final:
         for name in batch.pools:
             if name in around.pools:

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from jobs.store.batches import Batch
-from scheduler.capacity import Amount, total
+from scheduler.capacity import Amount, PoolCapacity, total
 from scheduler.pool_reading import Condition, PoolReading, Source, quantile
 from tickets_batch.cli.prospect import Prospect
 from tickets_batch.cli.times import iso
@@ -18,9 +18,17 @@ POOL_KEYS = (
 )
 
 
-def as_json(batch: Batch, pools: Mapping[str, PoolReading], prospect: Prospect, now: datetime) -> dict[str, Any]:
+def as_json(
+    batch: Batch,
+    pools: Mapping[str, PoolReading],
+    prospect: Prospect,
+    now: datetime,
+    configured: Mapping[str, PoolCapacity],
+) -> dict[str, Any]:
     """The batch, what is foreseen of it, and what the ledgers of its pools say; what cannot be known now is null.
 
+    That is all but capacity and floor of a pool whose ledger is away, as when the embedded services have ended with the
+    batch; `configured` are the capacities of the settings' pools.
     `rate_per_second` counts from the first claim to the end or to now. `eta` is the scheduler's forecast; without one,
     `p50` is when the rest is done at that rate. Amounts are sums over the batch's pools, each of which is in `pools`.
     """
@@ -57,7 +65,7 @@ def as_json(batch: Batch, pools: Mapping[str, PoolReading], prospect: Prospect, 
             "completion": batch.completion_tokens,
             "wasted": batch.wasted_tokens,
         },
-        "pools": [_pool(name, pools.get(name)) for name in batch.pools],
+        "pools": [_pool(name, pools.get(name), configured.get(name)) for name in batch.pools],
     }
 
 
@@ -109,10 +117,11 @@ def _loads(pools: list[PoolReading]) -> dict[str, Any] | None:
     }
 
 
-def _pool(name: str, pool: PoolReading | None) -> dict[str, Any]:
-    """One pool; every key is null where its ledger cannot be read, or it is no longer in the settings."""
+def _pool(name: str, pool: PoolReading | None, capacity: PoolCapacity | None) -> dict[str, Any]:
+    """One pool; what its ledger would say is null where that cannot be read, all where it is not in the settings."""
     if pool is None:
-        return {"name": name, **dict.fromkeys(POOL_KEYS)}
+        known = {"capacity": _amount(capacity.total), "floor": _amount(capacity.floor)} if capacity else {}
+        return {"name": name, **dict.fromkeys(POOL_KEYS), **known}
     snapshot = pool.snapshot
     return {
         "name": name,

@@ -17,7 +17,7 @@ from tickets_batch.settings import Settings
 
 POLL_SECONDS = 0.5
 NEEDED = ("scheduler", "worker")
-UNNOTICED_SECONDS = 10.0  # services that start, or are started again, are not reported missing for so long
+UNNOTICED_SECONDS = 10.0  # services that start are not reported missing for so long, nor what they have yet to read
 GONE_SECONDS = 60.0  # after so long without a scheduler or a worker of others there is nothing to wait for
 START_THEM = "tickets-batch up starts all that is needed"
 BLOCKED_SECONDS = 120.0  # so long a blocked batch without a deadline may take to heal by itself
@@ -56,6 +56,7 @@ class Waiting:
         self._remedy = remedy
         self._gives_up = gives_up
         self._away = ""
+        self._began = time.monotonic()
         self._missing_since: float | None = None
         self._blocked_since: float | None = None
 
@@ -95,9 +96,14 @@ class Waiting:
         if look.batch.blocked:
             yield f"blocked: {look.batch.blocked}; goes on by itself when that works"
         for pool in look.pools:
-            if pool.reading is not None and pool.reading.condition is Condition.BLIND:
+            if pool.reading is not None and pool.reading.condition is Condition.BLIND and self._is_settled:
                 yield f"pool {pool.name}: {pool.reading.reason}"
         yield from self._missing_services(look)
+
+    @property
+    def _is_settled(self) -> bool:
+        """Whether services that have just started have had the time for a first reading of the chat."""
+        return time.monotonic() - self._began > UNNOTICED_SECONDS
 
     def _missing_services(self, look: Look) -> Iterator[str]:
         """Raises NobodyWorks."""

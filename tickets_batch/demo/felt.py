@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from scheduler.pool_reading import quantile
 from tickets_batch.demo.chat import Answer
+from tickets_batch.words import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +34,16 @@ def chat_in_words(alone: Sequence[Answer], beside: Sequence[Answer]) -> Iterator
     yield _row("beside batch", beside)
     failed = sum(answer.ttft_seconds is None and not answer.is_refused for answer in (*alone, *beside))
     if failed:
-        yield f"  {_counted(failed, 'question')} got no answer at all"
+        yield f"  {counted(failed, 'question')} got no answer at all"
 
 
 def batch_in_words(got: Got, *, slots: int, most_slots: int, floor_slots: int) -> Iterator[str]:
     """What batch did meanwhile, and what that was worth to the chat."""
     yield "What the batch got: what the chat left"
-    yield f"  {got.tickets} tickets in {got.seconds:.0f} s, {got.per_minute:.0f} a minute"
-    yield f"  up to {most_slots} of {slots} slots at a time"
+    yield f"  {counted(got.tickets, 'ticket')} in {got.seconds:.0f} s, {got.per_minute:.0f} a minute"
+    yield f"  up to {most_slots} of {counted(slots, 'slot')} at a time"
     yield f"  only {floor_slots}, its floor, for {got.at_floor_seconds:.0f} s: the chat needed the rest"
-    back = _counted(got.asked_back, "ticket")
+    back = counted(got.asked_back, "ticket")
     yield f"  {back} asked back in the middle and done again: a question came first"
 
 
@@ -53,10 +54,6 @@ def _row(name: str, answers: Sequence[Answer]) -> str:
         f"  {name:12}{_seconds(quantile(waited, 0.5)):>12}{_seconds(quantile(waited, 0.95)):>17}"
         f"{len(answers):>11}{refused:>9}"
     )
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _seconds(value: float | None) -> str:

@@ -36,16 +36,21 @@ class Program:
 
 
 class Child:
-    """A program and its process. All methods are called from one thread, which lives as long as the process."""
+    """A program and its process. All methods are called from one thread, which lives as long as the process.
+
+    `repeats` says that it has just ended by itself as it did before, soon after its start: it is no news.
+    """
 
     def __init__(self, program: Program, clock: Callable[[], float] = time.monotonic) -> None:
         self.program = program
         self.starts = 0
+        self.repeats = False
         self._clock = clock
         self._process: subprocess.Popen[bytes] | None = None
         self._started_at = 0.0
         self._start_again_at: float | None = None
         self._pause_seconds = 0.0
+        self._ending: tuple[str, str] | None = None
 
     @property
     def pid(self) -> int | None:
@@ -86,7 +91,7 @@ class Child:
         if self._process is None or self._process.poll() is None:
             return None
         if self._start_again_at is None:
-            return f"{self.program.name} {self._how_it_ended()}, {self._rest()}{self._last_words()}"
+            return self._news()
         if self._clock() >= self._start_again_at:
             try:
                 self.start()
@@ -94,9 +99,20 @@ class Child:
                 return f"{error}, {self._rest()}"
         return None
 
+    def _news(self) -> str:
+        how, why = self._how_it_ended(), self._last_words()
+        was_killed = self._process is not None and (self._process.returncode or 0) < 0
+        self.repeats = self._ending == (how, why) and not self._was_healthy and not was_killed
+        self._ending = how, why
+        return f"{self.program.name} {how}, {self._rest()}{why}"
+
+    @property
+    def _was_healthy(self) -> bool:
+        return self._clock() - self._started_at >= HEALTHY_SECONDS
+
     def _rest(self) -> str:
         """Put the next start off, each time for longer until the process has lived for a while."""
-        is_first = self._pause_seconds == 0.0 or self._clock() - self._started_at >= HEALTHY_SECONDS
+        is_first = self._pause_seconds == 0.0 or self._was_healthy
         self._pause_seconds = FIRST_PAUSE_SECONDS if is_first else min(LONGEST_PAUSE_SECONDS, self._pause_seconds * 2)
         self._start_again_at = self._clock() + self._pause_seconds
         return f"starting it again in {self._pause_seconds:g} s"

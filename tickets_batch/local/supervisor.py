@@ -14,7 +14,8 @@ class Supervisor:
     """Starts programs in order, watches them in `tick`, and stops them in reverse order.
 
     Everything is called from one thread that lives as long as the programs: the kernel ends them with that thread.
-    `said` is told, in one line, when a program ended and is started again.
+    `said` is told, in one line, when a program ended and is started again; of one that ends in the same way again and
+    again only once.
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class Supervisor:
         """Start again what has ended and rested; True when some process was started or has ended."""
         before = self.pids()
         for child in self._children:
-            if news := child.revive():
+            if (news := child.revive()) and not child.repeats:
                 self._said(news)
         return self.pids() != before
 

@@ -10,7 +10,8 @@ from tickets_batch.cli.times import shown_instant
 from tickets_batch.progress import duration
 from tickets_batch.report.figures import Figures
 from tickets_batch.report.plots import Plot, plots
-from tickets_batch.report.words import price_in_words, receipt_in_words
+from tickets_batch.report.words import price_in_words, receipt_in_words, undrawn_in_words
+from tickets_batch.words import counted
 
 STYLE = """
 :root { color-scheme: light; }
@@ -41,6 +42,7 @@ def page(figures: Figures) -> str:
             *(f'<p class="quiet">{escape(sentence)}</p>' for sentence in price_in_words(figures)),
             _table(_facts(figures)),
             *(_figure(plot) for plot in plots(figures)),
+            *(f'<p class="quiet">{escape(sentence)}</p>' for sentence in undrawn_in_words(figures)),
             "<h2>What happened</h2>",
             _table(_events(figures)),
             "</body></html>\n",
@@ -76,10 +78,10 @@ def _facts(figures: Figures) -> Iterator[tuple[str, str]]:
     cost = figures.cost
     if cost.pools is not None:
         share = "" if cost.batch_share is None else f"; {cost.batch_share:,.2f} by the slots that batch held"
-        yield "cost", f"{cost.pools:,.2f} for {cost.hours:.1f} hours of its pools{share}"
+        yield "cost", f"{cost.pools:,.2f} for its pools, for {cost.hours:.1f} h{share}"
     for pool in figures.pools:
         late = "" if pool.late_share is None else f"; target missed in {pool.late_share:.1%} of the samples with chat"
-        yield f"chat on {pool.name}", f"{pool.arrivals:,} requests, {pool.refused:,} refused{late}"
+        yield f"chat on {pool.name}", f"{counted(pool.arrivals, 'request')}, {pool.refused:,} refused{late}"
         rules = ", ".join(f"{rule} {duration(seconds)}" for rule, seconds in pool.rule_seconds.items())
         if rules:
             yield f"rules on {pool.name}", rules

@@ -21,6 +21,7 @@ from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from tickets_batch.report.figures import Figures
 from tickets_batch.report.pool_night import PoolNight
+from tickets_batch.words import counted
 
 BLUE, ORANGE, GREEN, RED, GREY = "#2563a8", "#d97706", "#15803d", "#c02626", "#6b7280"
 WIDTH, HEIGHT = 9.0, 3.0  # inches of 72 units
@@ -54,10 +55,11 @@ def plots(figures: Figures) -> Iterator[Plot]:
     """All pictures for which something is known, in the order of the page."""
     zone = ZoneInfo(figures.batch.zone)
     for pool in figures.pools:
+        if not pool.curves.can_be_drawn:
+            continue
         if any(seconds is not None for seconds in pool.curves.ttft_seconds):
             yield _plot(f"ttft-{pool.name}", f"What the chat felt on pool {pool.name}", _ttft, pool, zone)
-        if pool.curves.at:
-            yield _plot(f"limit-{pool.name}", f"What batch might hold and held on pool {pool.name}", _limit, pool, zone)
+        yield _plot(f"limit-{pool.name}", f"What batch might hold and held on pool {pool.name}", _limit, pool, zone)
     yield _plot("progress", "Tickets done against the deadline", _progress, figures, zone)
     if any(at is not None for at in figures.forecasts.p50_at):
         yield _plot("forecast", "When it was to be done, as foretold, and when it was", _forecast, figures, zone)
@@ -111,7 +113,7 @@ def _progress(axes: Axes, figures: Figures, zone: ZoneInfo) -> str:
     axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     axes.set_ylabel("tickets")
     _night(axes, zone)
-    return f"{progress.done[-1]:,} of {batch.total:,} tickets done."
+    return f"{progress.done[-1]:,} of {counted(batch.total, 'ticket')} done."
 
 
 def _forecast(axes: Axes, figures: Figures, zone: ZoneInfo) -> str:

@@ -18,6 +18,7 @@ from tickets_batch.cli.times import iso
 from tickets_batch.settings import Pool
 
 MOST_STEPS = 2_000  # in a curve: a longer night is drawn in longer steps
+LEAST_DRAWN = 2  # samples: one alone is no curve
 GAP_SECONDS = 3 * SAMPLE_SECONDS  # a longer silence belongs to no sample
 NEVER_OPEN = (Condition.DEDICATED, Condition.CLOSED, Condition.BLIND, Condition.STALE, "paused")
 
@@ -37,10 +38,15 @@ class Curves:
     batch_slots: tuple[float | None, ...]
     chat_slots: tuple[float | None, ...]
 
+    @property
+    def can_be_drawn(self) -> bool:
+        """Whether there is more than a point of them."""
+        return sum(slots is not None for slots in self.limit_slots) >= LEAST_DRAWN
+
 
 @dataclass(frozen=True, slots=True)
 class PoolNight:
-    """One pool. `seen_seconds` of the night were recorded, in `floor_seconds` of which the limit was batch's floor.
+    """One pool. `seen_seconds` of `night_seconds` were recorded, in `floor_seconds` of which batch was at its floor.
 
     `rule_seconds` is for how long each rule bound. `late_share` is the share of the samples with first tokens of the
     chat in which more than 1 in 20 came after the target. Capacity, floor, target and price are those configured now;
@@ -52,6 +58,7 @@ class PoolNight:
     ttft_target_seconds: float | None
     cost_per_hour: float | None
     is_dedicated: bool
+    night_seconds: float
     seen_seconds: float
     floor_seconds: float | None
     rule_seconds: Mapping[str, float]
@@ -81,6 +88,7 @@ class PoolNight:
             ttft_target_seconds=target,
             cost_per_hour=pool.cost_per_hour if pool is not None else None,
             is_dedicated=bool(seen) and all(sample.reason == Rule.DEDICATED for sample in seen),
+            night_seconds=(ended_at - began_at).total_seconds(),
             seen_seconds=sum(seconds),
             floor_seconds=None if capacity is None else _at_floor(seen, seconds, capacity),
             rule_seconds=dict(rules.most_common()),

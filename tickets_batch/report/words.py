@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 
-from scheduler.receipt import CONFIDENCE, LEAST_HELD_OUT, LEAST_OTHERS, Cost
+from scheduler.receipt import CONFIDENCE, LEAST_HELD_OUT, LEAST_OTHERS, SAMPLE_SECONDS, Cost
 from tickets_batch.progress import duration
 from tickets_batch.report.figures import Figures
-from tickets_batch.report.pool_night import PoolNight
+from tickets_batch.report.pool_night import LEAST_DRAWN, PoolNight
+from tickets_batch.words import counted
 
 
 def receipt_in_words(figures: Figures) -> list[str]:
@@ -20,8 +21,8 @@ def price_in_words(figures: Figures) -> list[str]:
     share = f", {batch.wasted_tokens / tokens:.1%} of all" if tokens and batch.wasted_tokens else ""
     return [
         *_floors(figures),
-        f"{batch.yields:,} tickets were put back because the chat came first, {batch.withdrawn:,} of them in flight; "
-        f"{batch.wasted_tokens:,} tokens were wasted on calls stopped before their end{share}.",
+        f"Put back because the chat came first: {counted(batch.yields, 'ticket')}, {batch.withdrawn:,} of them in "
+        f"flight; wasted on calls stopped before their end: {counted(batch.wasted_tokens, 'token')}{share}.",
     ]
 
 
@@ -40,6 +41,24 @@ def pool_in_words(pool: PoolNight) -> str:
     )
 
 
+def undrawn_in_words(figures: Figures) -> list[str]:
+    """Of which pools there are no curves, and why."""
+    return [
+        f"Of pool {pool.name} there are no curves: {_why_unseen(pool)}."
+        for pool in figures.pools
+        if not pool.curves.can_be_drawn
+    ]
+
+
+def _why_unseen(pool: PoolNight) -> str:
+    if pool.night_seconds < LEAST_DRAWN * SAMPLE_SECONDS:
+        return (
+            f"because the scheduler writes a sample every {SAMPLE_SECONDS:g} seconds, and the batch took "
+            f"{duration(pool.night_seconds)}"
+        )
+    return f"because no scheduler was there to write a sample every {SAMPLE_SECONDS:g} seconds"
+
+
 def _verdict(cost: Cost, on: str) -> str:
     between = f"{CONFIDENCE:.0%} interval {_signed(cost.low_seconds)} to {_signed(cost.high_seconds)} s"
     if cost.low_seconds > 0:
@@ -55,13 +74,13 @@ def _verdict(cost: Cost, on: str) -> str:
 def _lacks(pool: PoolNight) -> str:
     receipt = pool.receipt
     if not pool.seen_seconds:
-        return "nothing was recorded of it"
+        return f"nothing was recorded of it, {_why_unseen(pool)}"
     if not receipt.held_out + receipt.others:
         return "no time to first token of the chat is known; the gateway measures it"
     if receipt.held_out < LEAST_HELD_OUT:
-        held_out = f"{receipt.held_out} minute{'' if receipt.held_out == 1 else 's'} with chat"
+        held_out = f"{counted(receipt.held_out, 'minute')} with chat"
         return f"{held_out} held out, and {LEAST_HELD_OUT} are needed (a longer night, or more of [scheduler] holdout)"
-    return f"{receipt.others} other minutes with chat, and {LEAST_OTHERS} are needed"
+    return f"{counted(receipt.others, 'other minute')} with chat, and {LEAST_OTHERS} are needed"
 
 
 def _floors(figures: Figures) -> Iterator[str]:

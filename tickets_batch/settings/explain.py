@@ -2,13 +2,14 @@
 
 import difflib
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, get_args
 
 from pydantic import BaseModel, Tag
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from tickets_batch.settings.accepts import Accepts
 from tickets_batch.settings.model import PREFIX, Settings
 from tickets_batch.settings.secret import Secret
 
@@ -21,17 +22,23 @@ WORDS = {
     "string_type": "write text in quotes",
 }
 # For these the pattern or the type alone says too little: the field's own words are better.
-BY_DESCRIPTION = {"string_pattern_mismatch", "too_short", *WORDS}
+IN_ITS_WORDS = {"string_pattern_mismatch", "too_short", *WORDS}
 LONGEST_VALUE = 60
 
 
-def explain(file: str, errors: Iterable[ErrorDetails]) -> list[str]:
-    """One line per key; a key that was set by an environment variable is named with it."""
+def explain(file: str, errors: Iterable[ErrorDetails], names: Mapping[str, str]) -> list[str]:
+    """One line per key; a key that was set by an environment variable is named with it.
+
+    `names` are keys that stand for something else, by which a person knows them.
+    """
     lines: dict[str, str] = {}
     for item in errors:
         loc = tuple(part for part in item["loc"] if not _is_tag(part) and part != "[key]")
         key = ".".join(map(str, loc))
-        lines.setdefault(key, f"{_origin(loc, file)}: {_problem(key, loc, item)}")
+        if key in names:
+            lines.setdefault(key, _problem(names[key], loc, item))
+        else:
+            lines.setdefault(key, f"{_origin(loc, file)}: {_problem(key, loc, item)}")
     return list(lines.values())
 
 
@@ -65,8 +72,9 @@ def _shown(value: object) -> str:
 
 
 def _accepted(field: FieldInfo | None, item: ErrorDetails) -> str:
-    if item["type"] in BY_DESCRIPTION and field is not None and field.description:
-        return field.description
+    words = next((one.words for one in field.metadata if isinstance(one, Accepts)), None) if field else None
+    if item["type"] in IN_ITS_WORDS and words:
+        return words
     if item["type"] in WORDS:
         return WORDS[item["type"]]
     message = item["msg"].removeprefix("Value error, ")

@@ -18,6 +18,8 @@ from tickets_batch.settings.secret import holds_password
 
 CONFIG_VARIABLE = "TICKETS_BATCH_CONFIG"
 DEFAULT_FILE = Path("tickets-batch.toml")
+# Of a pool that no settings name: where its keys came from.
+OPENAI_NAMES = {"pool.0.base_url": "OPENAI_BASE_URL", "pool.0.model": "--model"}
 # Tables that stand over the file's as a whole: two sets of labels, or two references to a secret, do not add up.
 WHOLE_TABLES = {"labels", "database_url", "redis_url", "url"}
 
@@ -33,14 +35,15 @@ def load(config: Path | None = None, *, model: str | None = None, labels: str | 
     values = _merged(_read(path) if path else {}, _from_variables())
     if labels is not None:
         _take_labels(values, labels)
+    names: Mapping[str, str] = {}
     if not values.get("pool"):
-        values["pool"] = _pool_from_openai_variables(model)
+        values["pool"], names = _pool_from_openai_variables(model), OPENAI_NAMES
     elif model is not None and isinstance(values["pool"], list):
         values["pool"] = [{**pool, "model": model} if isinstance(pool, dict) else pool for pool in values["pool"]]
     try:
         return Settings(**values)
     except ValidationError as error:
-        problems = explain(str(path or "settings"), error.errors(include_url=False))
+        problems = explain(str(path or "settings"), error.errors(include_url=False), names)
         raise SettingsError("\n".join(problems)) from error
 
 
@@ -65,7 +68,9 @@ def _read(path: Path) -> dict[str, Any]:
         values = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise SettingsError(f"cannot read the settings in {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path} is not UTF-8 text: save it as UTF-8") from error
+    except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"{path} is not valid TOML: {error}") from error
     if problems := list(_passwords_in(values)):
         raise SettingsError("\n".join(f"{path}: {problem}" for problem in problems))

@@ -8,6 +8,9 @@ from urllib.parse import parse_qs, urlsplit
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from tickets_batch.errors import SettingsError
+from tickets_batch.settings.accepts import Accepts
+
+Text = Annotated[str, Field(min_length=1)]
 
 
 class Section(BaseModel):
@@ -55,6 +58,7 @@ Url = Annotated[
     Annotated[str, Tag("<text>")] | Annotated[Secret, Tag("<reference>")],
     Discriminator(_kind),
 ]
+ServiceUrl = Annotated[Url | None, Accepts(URL_OR_REFERENCE)]
 
 
 def reveal(value: str | Secret) -> str:

@@ -4,43 +4,45 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import ConfigDict, Discriminator, Field, Tag, model_validator
 
-from tickets_batch.settings.secret import Secret, Section
+from tickets_batch.settings.accepts import Accepts
+from tickets_batch.settings.secret import Secret, Section, Text
 
 SignalType = Literal["ledger", "engine", "prometheus", "probe"]
-Query = Annotated[Annotated[str, Field(min_length=1)] | None, Field(description="a PromQL query as text")]
+Query = Annotated[Text | None, Accepts("a PromQL query as text")]
 HttpUrl = Annotated[
     Annotated[str, Field(pattern=r"^https?://[^\s/]\S*$")] | None,
-    Field(description='an http or https URL, as in "http://127.0.0.1:8000/metrics"'),
+    Accepts('an http or https URL, as in "http://127.0.0.1:8000/metrics"'),
 ]
 
 
 class LedgerSignal(Section):
     """The gateway and the in-process guard report every interactive request."""
 
-    type: Literal["ledger"]
+    type: Annotated[Literal["ledger"], Field(description="the gateway and the guard report every chat request")]
 
 
 class EngineSignal(Section):
     """The engine's own metrics, from the root of base_url or from `url`; one for each replica adds them up."""
 
-    type: Literal["engine"]
-    url: HttpUrl = None
+    type: Annotated[Literal["engine"], Field(description="the engine's own metrics tell of the chat")]
+    url: Annotated[
+        HttpUrl,
+        Field(description="where they are; without it under the root of `base_url`; one table for each replica"),
+    ] = None
 
 
 class PrometheusSignal(Section):
-    """PromQL of the operator's: chat requests in flight, chat requests waiting, chat's TTFT in seconds.
+    """PromQL of the operator's: chat requests in flight, chat requests waiting, chat's TTFT in seconds."""
 
-    `authorization` refers to the value of that header, as in "Bearer ...".
-    """
-
-    type: Literal["prometheus"]
-    url: HttpUrl = None
-    in_flight: Query = None
-    waiting: Query = None
-    ttft: Query = None
+    type: Annotated[Literal["prometheus"], Field(description="queries of yours to Prometheus tell of the chat")]
+    url: Annotated[HttpUrl, Field(description="where Prometheus is")] = None
+    in_flight: Annotated[Query, Field(description="PromQL for the chat requests in flight")] = None
+    waiting: Annotated[Query, Field(description="PromQL for the chat requests that wait")] = None
+    ttft: Annotated[Query, Field(description="PromQL for the chat's time to first token, in seconds")] = None
     authorization: Annotated[
         Secret | None,
-        Field(description='only a reference to the header\'s value: { env = "NAME" } or { file = "/path" }'),
+        Field(description='a reference to the value of that header, as in "Bearer ..."'),
+        Accepts('only a reference to the header\'s value: { env = "NAME" } or { file = "/path" }'),
     ] = None
 
     @property
@@ -59,8 +61,8 @@ class PrometheusSignal(Section):
 class ProbeSignal(Section):
     """A request of one token now and then."""
 
-    type: Literal["probe"]
-    every_seconds: Annotated[float, Field(ge=1, le=3600)] = 10.0
+    type: Annotated[Literal["probe"], Field(description="a request of one token now and then")]
+    every_seconds: Annotated[float, Field(ge=1, le=3600, description="how often, in seconds")] = 10.0
 
 
 class UnknownSignal(Section):

@@ -3,9 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from jobs.states import BatchState
-from jobs.store.events import Event
-from tickets_batch.cli.text import counted
+from jobs.store.events import Event, EventKind
+from tickets_batch.words import counted
 
 Detail = Mapping[str, Any]
 
@@ -33,6 +32,10 @@ def _ended(how: str) -> Callable[[Detail], str]:
     return lambda detail: words(detail) if "succeeded" in detail else how
 
 
+def _retried(detail: Detail) -> str:
+    return f"retried: {detail.get('failed', 0):,} failed, {detail.get('expired', 0):,} expired"
+
+
 def _reaped(detail: Detail) -> str:
     failed = f", {detail['failed']:,} of them failed" if detail.get("failed") else ""
     return f"{counted(detail.get('jobs', 0), 'ticket')} taken back from workers that went away{failed}"
@@ -45,19 +48,20 @@ def _moved(detail: Detail) -> str:
 
 
 WORDS: Mapping[str, Callable[[Detail], str]] = {
-    "submitted": lambda detail: f"submitted: {_loaded(detail)}",
-    "topped_up": lambda detail: f"topped up: {_loaded(detail)}",
-    "reopened": lambda detail: "reopened",
-    "retried": lambda detail: f"retried: {detail.get('failed', 0):,} failed, {detail.get('expired', 0):,} expired",
-    "reaped": _reaped,
-    "blocked": lambda detail: f"blocked: {detail.get('why')}",
-    "unblocked": lambda detail: "goes on: it is blocked no more",
-    "limit": _moved,
-    "pace": lambda detail: f"pace {_moved(detail).replace('_', ' ')}",
-    BatchState.RUNNING: lambda detail: "resumed",
-    BatchState.PAUSED: lambda detail: "paused",
-    BatchState.CANCELLING: lambda detail: "is being cancelled",
-    BatchState.COMPLETED: _ended("completed"),
-    BatchState.EXPIRED: _ended("deadline passed"),
-    BatchState.CANCELLED: _ended("cancelled"),
+    EventKind.SUBMITTED: lambda detail: f"submitted: {_loaded(detail)}",
+    EventKind.TOPPED_UP: lambda detail: f"topped up: {_loaded(detail)}",
+    EventKind.REOPENED: lambda detail: "reopened",
+    EventKind.RETRIED: _retried,
+    EventKind.REAPED: _reaped,
+    EventKind.BLOCKED: lambda detail: f"blocked: {detail.get('why')}",
+    EventKind.UNBLOCKED: lambda detail: "goes on: it is blocked no more",
+    EventKind.PURGED: lambda detail: f"text of {counted(detail.get('texts', 0), 'ticket')} removed",
+    EventKind.LIMIT: _moved,
+    EventKind.PACE: lambda detail: f"pace {_moved(detail).replace('_', ' ')}",
+    EventKind.RESUMED: lambda detail: "resumed",
+    EventKind.PAUSED: lambda detail: "paused",
+    EventKind.CANCELLING: lambda detail: "is being cancelled",
+    EventKind.COMPLETED: _ended("completed"),
+    EventKind.EXPIRED: _ended("deadline passed"),
+    EventKind.CANCELLED: _ended("cancelled"),
 }

@@ -9,6 +9,7 @@ from typing import Self, TextIO
 from zoneinfo import ZoneInfo
 
 from jobs.states import BatchState
+from jobs.store.events import EventKind
 from scheduler.capacity import total
 from scheduler.pool_reading import Condition
 from tickets_batch.cli.live.event_text import event_in_words
@@ -18,6 +19,7 @@ from tickets_batch.cli.live.rows import clock
 from tickets_batch.cli.text import state_in_words
 from tickets_batch.cli.view import done
 from tickets_batch.progress import duration
+from tickets_batch.words import counted
 
 FIRST_SECONDS = 60.0  # in which a line comes often: a person may still be looking
 OFTEN_SECONDS = 5.0
@@ -76,6 +78,8 @@ class Lines:
             self._told_until = look.at
         new = [event for event in reversed(look.events) if event.pool is None and event.at > self._told_until]
         for event in new:
+            if event.kind == EventKind.BLOCKED and event.detail.get("why") == look.batch.blocked and look.notes:
+                continue  # a note has just told it
             self.say(f"{event.at.astimezone(self._zone):%H:%M:%S} {event_in_words(event)}")
         self._told_until = max([self._told_until, *(event.at for event in new)])
 
@@ -96,7 +100,8 @@ def in_words(look: Look, zone: ZoneInfo) -> str:
         parts.append(f"{look.rate_per_second:,.1f}/s")
     if not batch.state.is_final:
         parts += [*_ahead(look, zone), *_pools(look)]
-    if (state := state_in_words(batch, zone, look.at)) != BatchState.RUNNING:
+    state = "blocked" if batch.blocked else state_in_words(batch, zone, look.at)
+    if state != BatchState.RUNNING:
         parts.append(state)
     return ", ".join(parts)
 
@@ -119,8 +124,8 @@ def _pools(look: Look) -> list[str]:
         return []
     held = total(reading.snapshot.batch for reading in readings).slots
     limit = total(reading.limit for reading in readings).slots
-    rules = ", ".join(dict.fromkeys(reading.rule for reading in readings))
-    said = [f"batch {held} of {limit} slots ({rules})"]
+    rules = ", ".join(dict.fromkeys(reading.rule_in_words for reading in readings))
+    said = [f"batch {held} of {counted(limit, 'slot')} ({rules})"]
     shared = [pool for pool in look.pools if pool.reading and pool.reading.condition is not Condition.DEDICATED]
     if shared:
         said.append(f"chat {total(reading.chat for reading in readings).slots}")

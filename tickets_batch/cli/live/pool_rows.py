@@ -9,6 +9,7 @@ from tickets_batch.cli.live.look import PoolLook
 from tickets_batch.cli.live.row import Row, Tone
 from tickets_batch.cli.pool_text import sources_in_words
 from tickets_batch.progress import duration
+from tickets_batch.words import counted
 
 WORTH_TELLING = 0.5  # of the target: who has waited for less waits as everybody does
 PULLED_BACK = (Condition.FLOOR, Condition.BLIND, Condition.STALE)
@@ -42,6 +43,8 @@ def pool_rows(pool: PoolLook, *, is_away: bool) -> Iterator[Row]:
 
 def _rule(reading: PoolReading) -> str:
     """The rule that binds, by its name and in its words."""
+    if reading.awaits_first:
+        return f"{reading.rule_in_words}: the floor holds"
     if reading.condition is Condition.BLIND:
         return "blind: the floor holds"  # a note says the rest
     return reading.reason if reading.reason.startswith(reading.rule) else f"{reading.rule}: {reading.reason}"
@@ -57,7 +60,8 @@ def ttft_in_words(heard: Heard, target_seconds: float | None) -> str:
 
 
 def _held(amount: Amount, most: Amount) -> str:
-    return f"{amount.slots:>4} of {most.slots:>3} slots {amount.tokens:>9,} of {most.tokens:>9,} tokens"
+    slots, tokens = counted(most.slots, "slot"), counted(most.tokens, "token")
+    return f"{amount.slots:>4} of {slots:>9} {amount.tokens:>9,} of {tokens:>16}"
 
 
 def _ttft_tone(pool: PoolLook) -> Tone:

@@ -15,6 +15,7 @@ from tickets_batch.cli.text import services_in_words, state_in_words
 from tickets_batch.cli.times import shown_instant
 from tickets_batch.cli.view import done, eta, rate_per_second
 from tickets_batch.progress import duration
+from tickets_batch.words import counted
 
 LATE_SECONDS = 3.0  # an older look says so
 OLD_FORECAST_SECONDS = 20.0  # one is made every ten seconds
@@ -89,7 +90,8 @@ def _put_back(look: Look) -> str:
     batch = look.batch
     if not batch.yields and not batch.withdrawn:
         return ""
-    return f"{batch.yields:,} yields, {batch.withdrawn:,} withdrawn in flight, {batch.wasted_tokens:,} tokens wasted"
+    yields, wasted = counted(batch.yields, "yield"), counted(batch.wasted_tokens, "token")
+    return f"{yields}, {batch.withdrawn:,} withdrawn in flight, {wasted} wasted"
 
 
 def _ahead(look: Look, zone: ZoneInfo) -> Iterator[Row]:

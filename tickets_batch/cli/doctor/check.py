@@ -12,7 +12,7 @@ Level = Literal["ok", "warning", "problem"]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was tried, and what it showed."""
+    """One thing that was tried, and what it showed: a problem fails tonight, a warning is something to know."""
 
     about: str
     level: Level

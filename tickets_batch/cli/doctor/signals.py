@@ -11,8 +11,9 @@ from scheduler.signals.probe import Probe
 from scheduler.signals.prometheus import Prometheus
 from scheduler.signals.sources import named_signals
 from scheduler.snapshot import Snapshot
-from tickets_batch.cli.check import Check, tried
+from tickets_batch.cli.doctor.check import Check, tried
 from tickets_batch.settings import EngineSignal, LedgerSignal, Pool, PrometheusSignal, Signal
+from tickets_batch.words import counted
 
 BLIND = "blind: batch will stay at its floor"
 
@@ -73,7 +74,8 @@ async def _engine(metrics: EngineMetrics) -> str:
         await metrics.aclose()
     usage = "" if reading.kv_usage is None else f", {reading.kv_usage:.0%} of the KV cache in use"
     missing = f"; without {' and '.join(reading.missing)} it tells less" if reading.missing else ""
-    return f"{metrics.url} shows {reading.running} requests running, {reading.waiting} waiting{usage}{missing}"
+    running = counted(reading.running, "request")
+    return f"{metrics.url} shows {running} running, {reading.waiting} waiting{usage}{missing}"
 
 
 async def _prometheus(prometheus: Prometheus) -> str:

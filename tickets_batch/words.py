@@ -1,0 +1,9 @@
+"""Words around numbers."""
+
+
+def counted(count: int, noun: str) -> str:
+    """A number with its noun: `1 ticket`, `3,080 tickets`, `2 batches`, `0 people`."""
+    if count == 1:
+        return f"1 {noun}"
+    plural = "people" if noun == "person" else f"{noun}es" if noun.endswith(("ch", "s", "x")) else f"{noun}s"
+    return f"{count:,} {plural}"
