@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 AIRFLOW := .venv-airflow
 UV     := $(BIN)/uv --quiet pip compile --universal --python-version 3.11 --generate-hashes --no-header --constraints requirements/constraints.in
-TEST   := $(BIN)/pytest -n 2 --dist loadfile
+TEST   := $(BIN)/pytest -n 3 --dist loadfile
 
 .DEFAULT_GOAL := help
 

@@ -12,6 +12,8 @@ from tests.support.hook import Hook
 from tests.support.night import Night
 from tests.support.wait import wait_until
 
+pytestmark = pytest.mark.long
+
 BODIES = ("My parcel is late.", "You charged me twice.", "The app does not start.")
 
 

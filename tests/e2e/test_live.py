@@ -8,6 +8,8 @@ from tests.support.promise import SLOTS
 from tests.support.terminal import TerminalCommand
 from tests.support.wait import wait_until
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.long
 def test_a_waiting_submit_shows_the_night(night: Night, steady_engine: EngineProcess) -> None:

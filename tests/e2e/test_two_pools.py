@@ -2,9 +2,13 @@
 
 from collections import Counter
 
+import pytest
+
 from scheduler.simulation.engine.profile import EngineProfile
 from tests.engine.process import EngineProcess
 from tests.support.night import Night
+
+pytestmark = pytest.mark.long
 
 DEEP = """
 [[pool]]

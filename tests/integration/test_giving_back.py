@@ -20,6 +20,8 @@ from tests.support.store import assert_consistent, job_rows
 from tests.support.valkey import ValkeyServer
 from tests.support.wait import wait_until_async
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def engine() -> Iterator[EngineThread]:

@@ -18,6 +18,8 @@ from tests.support.night import Night
 from tests.support.wait import wait_until
 from tickets_batch.local.ports import free_port
 
+pytestmark = pytest.mark.long
+
 COUNT = 60
 WORD = "Zwetschgenknoedel"
 

@@ -16,6 +16,8 @@ from scheduler.simulation.tickets import SHORT
 from scheduler.simulation.trace import Trace, TraceUnreadable
 from tests.simulation.sites import MIDDLE
 
+pytestmark = pytest.mark.long
+
 HEAD = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
 
 
