@@ -9,7 +9,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from gateway.caller import Gone, Keys, WhileThere, read_body
+from gateway.caller import BODY_SECONDS, Gone, Keys, WhileThere, read_body
 from gateway.chat import Chat, ChatPool
 from gateway.door import chat_pools
 from gateway.error import Denied, bad_request, server_error
@@ -82,8 +82,10 @@ class GatewayApp:
             return Response(self.metrics.page(), media_type=CONTENT_TYPE_LATEST)
         if self._keys is not None:
             self._keys.check(exchange.header(b"authorization"))
+        if exchange.header(b"content-length") is not None and exchange.header(b"transfer-encoding") is not None:
+            raise bad_request("a body has either content-length or transfer-encoding")  # which counts, servers differ
         path = exchange.path.rstrip("/")
-        if "//" in path or not {".", ".."}.isdisjoint(path.split("/")):
+        if not exchange.path.startswith("/") or "//" in path or not {".", ".."}.isdisjoint(path.split("/")):
             raise bad_request("the path is not in its plain form")  # another server might read it as a path of ours
         if path in ADMITTED and exchange.method == "POST":
             await self._admitted(exchange, ADMITTED[path])
@@ -122,7 +124,7 @@ class GatewayApp:
         async with WhileThere(exchange.receive) as caller:
             if not has_body:
                 caller.watch()
-            content = caller.body() if has_body else None
+            content = caller.body(BODY_SECONDS) if has_body else None
             answer = await pool.upstream.send(exchange.method, exchange.target, headers, content)
             try:
                 await exchange.start(answer.status, end_to_end(answer.headers))

@@ -48,9 +48,17 @@ class WhileThere:
         """The body is in: what is heard next is that the caller goes."""
         self._watcher = asyncio.create_task(self._watch())
 
-    async def body(self) -> AsyncIterator[bytes]:
-        """The body as it comes, and then `watch`. Raises Gone."""
-        async for part in body_parts(self._receive):
+    async def body(self, silence_seconds: float) -> AsyncIterator[bytes]:
+        """The body as it comes, and then `watch`. Raises Denied (408) after so long without any of it, Gone."""
+        parts = body_parts(self._receive)
+        while True:
+            try:
+                async with asyncio.timeout(silence_seconds):
+                    part = await anext(parts)
+            except StopAsyncIteration:
+                break
+            except TimeoutError:
+                raise _too_slow(f"nothing of the body has arrived for {silence_seconds:g} s") from None
             yield part
         self.watch()
 
@@ -75,8 +83,7 @@ async def read_body(receive: Receive, declared: bytes | None, most_bytes: int) -
                     raise _too_large(most_bytes)
                 parts.append(part)
     except TimeoutError:
-        message = f"the body did not arrive within {BODY_SECONDS:g} s"
-        raise Denied(408, "invalid_request_error", "request_timeout", message) from None
+        raise _too_slow(f"the body did not arrive within {BODY_SECONDS:g} s") from None
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
@@ -108,6 +115,10 @@ class Keys:
         if scheme.lower() != b"bearer" or not any(known):
             message = "this gateway does not know the key: show one of its keys as Authorization: Bearer KEY"
             raise Denied(401, "invalid_request_error", "invalid_api_key", message, {"www-authenticate": "Bearer"})
+
+
+def _too_slow(message: str) -> Denied:
+    return Denied(408, "invalid_request_error", "request_timeout", message, {"connection": "close"})
 
 
 def _too_large(most_bytes: int) -> Denied:

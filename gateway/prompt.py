@@ -34,11 +34,15 @@ class Prompt:
     def read(cls, body: bytes, max_output_tokens: int) -> Self:
         """Raises Denied (400) for what is no such request; the body is rewritten only where its cap must change."""
         try:
-            values = json.loads(body)
+            values = json.loads(body, object_pairs_hook=_object, parse_constant=_no_json)
+            if not isinstance(values, dict):
+                raise bad_request("the body is not a JSON object")
+            return cls._of(values, body, max_output_tokens)
         except (ValueError, RecursionError):
             raise bad_request("the body is not valid JSON") from None
-        if not isinstance(values, dict):
-            raise bad_request("the body is not a JSON object")
+
+    @classmethod
+    def _of(cls, values: dict[str, Any], body: bytes, max_output_tokens: int) -> Self:
         cap, is_changed = _capped(values, max_output_tokens)
         weight = _Weight()
         weight.add_all(values)
@@ -59,6 +63,18 @@ def weigh(messages: Iterable[Mapping[str, Any]]) -> int:
     weight = _Weight()
     weight.add_messages(messages)
     return weight.size_bytes
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object none of whose keys stands twice: the engine might take the other one, with another cap."""
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        raise bad_request("a key stands twice in an object of the body")
+    return values
+
+
+def _no_json(constant: str) -> None:
+    raise ValueError(constant)  # NaN and Infinity
 
 
 def _capped(values: dict[str, Any], most: int) -> tuple[int, bool]:
@@ -82,8 +98,11 @@ def _capped(values: dict[str, Any], most: int) -> tuple[int, bool]:
 
 def _choices(values: Mapping[str, Any]) -> int:
     """How many answers are made of one prompt."""
-    counts = [values.get(name) for name in ("n", "best_of")]
-    most = max((count for count in counts if isinstance(count, int)), default=1)
+    counts = [(name, values[name]) for name in ("n", "best_of") if values.get(name) is not None]
+    for name, count in counts:
+        if isinstance(count, bool) or not isinstance(count, int | float) or count != count // 1:
+            raise bad_request(f"{name} must be a whole number")
+    most = int(max((count for _, count in counts), default=1))
     if most > MOST_CHOICES:
         raise bad_request(f"n must be at most {MOST_CHOICES}")
     return max(1, most)

@@ -1,5 +1,6 @@
 """The model server behind the door: requests passed on to it, answers passed back, both as they come."""
 
+import re
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 
@@ -71,7 +72,7 @@ class Upstream:
         self._silence_seconds = pool.request_timeout_seconds
         self._timeouts = {"connect": CONNECT_SECONDS, "write": WRITE_SECONDS, "read": self._silence_seconds}
         # Loading the certificates costs 90 ms: not where nothing is encrypted.
-        self._ssl_context = httpx2.create_ssl_context(trust_env=False) if base.scheme == "https" else None
+        self._ssl_context = httpx2.create_ssl_context() if base.scheme == "https" else None
         # The one idle for longest is taken first: behind a balancer, each replica then has its share of the requests.
         self._idle: deque[httpcore2.AsyncHTTPConnection] = deque()
 
@@ -125,7 +126,11 @@ class Upstream:
             content=content,
             extensions={"timeout": self._timeouts},
         )
-        return Answer(await connection.handle_async_request(request), self, connection)
+        answer = Answer(await connection.handle_async_request(request), self, connection)
+        if why := _not_for_callers(answer):
+            await answer.aclose()
+            raise Denied(502, "server_error", "upstream_failed", why)
+        return answer
 
     def _target(self, path: bytes) -> bytes:
         """Below /v1 it is the pool's base_url that is meant, elsewhere the server itself."""
@@ -145,6 +150,17 @@ class Upstream:
             self._idle.append(connection)
         while self._idle and self._idle[0].has_expired():
             await self._idle.popleft().aclose()
+
+
+def _not_for_callers(answer: Answer) -> str | None:
+    """Why an answer must not be passed on: callers follow redirects, and would take the chat to another host."""
+    if not 200 <= answer.status < 600:
+        return f"the model server answers with a status that means nothing here ({answer.status})"
+    if 300 <= answer.status < 400:
+        where = [value.strip() for name, value in answer.headers if name.lower() == b"location"]
+        if any(not re.match(rb"/(?![/\\])", value) for value in where):
+            return "the model server redirects to another address: set the pool's base_url to where the engine is"
+    return None
 
 
 def end_to_end(headers: Headers, drop: frozenset[bytes] = frozenset()) -> list[tuple[bytes, bytes]]:

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from jobs.spec import ClassificationSpec, folded
 
 LABEL_KEY = "label"
+MOST_LABEL_CHARS = 1000  # of a label as an engine may write it; what is longer is no label
 PUNCTUATION = ".,;:!。"  # not "?": a question is not an answer
-FENCE = re.compile(r"\A(`{3,}|~{3,})(?:[A-Za-z0-9]*[ \t]*\n|json\b)?(.*?)(?:\1)?\Z", re.DOTALL)
+FENCE = re.compile(r"\A(`{3,9}|~{3,9})(?:[A-Za-z0-9]*[ \t]*\n|json\b)?(.*?)(?:\1)?\Z", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +39,11 @@ def parse_answer(spec: ClassificationSpec, raw: str) -> str | InvalidOutput:
     if not text:
         return EMPTY
     try:
-        value = json.loads(text, object_pairs_hook=_Pairs)
+        return _label_in(spec, json.loads(text, object_pairs_hook=_Pairs))
     except json.JSONDecodeError as error:
         return _bare_label(spec, text, error)
     except (ValueError, RecursionError):  # numbers too long to read, brackets too deep
         return NOT_JSON
-    return _label_in(spec, value)
 
 
 class _Pairs(tuple[tuple[str, object], ...]):
@@ -82,7 +82,7 @@ def _bare_label(spec: ClassificationSpec, text: str, error: json.JSONDecodeError
 def _known(spec: ClassificationSpec, text: str) -> str | None:
     """The label that the text is, but for case, white space around it and punctuation behind it."""
     text = text.strip()
-    while text:
+    while 0 < len(text) <= MOST_LABEL_CHARS:
         if label := spec.labels_by_folded_form.get(folded(text)):
             return label
         if text[-1] not in PUNCTUATION:

@@ -18,8 +18,8 @@ RULES = (
 )
 NOTHING_WRITTEN = "(empty)"
 
-# Characters that show as nothing, so that they cannot hide a fence.
-_UNSEEN = "[\\s\u00ad\u180e\u200b-\u200f\u2060-\u2064\ufeff]*"
+# Characters that show as nothing, so that they cannot hide a fence; possessive, so that a million are read but once.
+_UNSEEN = "[\\s\u00ad\u180e\u200b-\u200f\u2060-\u2064\ufeff]*+"
 _FENCE = f"[<\uff1c\ufe64\u2039\u3008]{_UNSEEN}[/\\\\]?{_UNSEEN}{_UNSEEN.join('ticket')}"
 # What chat templates put between messages; engines read it as such wherever it stands in the text.
 _TEMPLATE = (

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 BYTES_PER_TOKEN = 4.0
 FIRST_RATIO = 1.25  # cautious until the engine has reported
+MOST_BYTES_PER_TOKEN = 32
+ADDED_TOKENS = 1000  # by a chat template; beyond them a token is at least one byte
 WINDOW = 256  # reports that count
 ENOUGH = 8  # reports before they are believed
 UPPER_QUANTILE = 0.9
@@ -45,7 +47,12 @@ class TokenEstimator:
         return max(1, round(size / BYTES_PER_TOKEN * self.ratio))
 
     def learn(self, size: int, estimated: int, actual: int) -> None:
-        """Take in what the engine counted (`actual`, over 0) for a prompt of `size` bytes estimated at `estimated`."""
+        """Take in what the engine counted (`actual`, over 0) for a prompt of `size` bytes estimated at `estimated`.
+
+        What no tokenizer can have counted is left out: tickets would be refused as too large, or booked as nothing.
+        """
+        if not size / MOST_BYTES_PER_TOKEN <= actual <= size + ADDED_TOKENS:
+            return
         self._count += 1
         self._error_sum += abs(estimated - actual) / actual
         self._too_low += estimated < actual

@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 
 BEAT_SECONDS = 2.0
 CELERY_STOP_SECONDS = 5.0
+CELERY_AGAIN_SECONDS = 1.0
+MESSAGE = "workers.message:Message"
 
 
 def run(settings: Settings, stop: threading.Event) -> None:
@@ -40,7 +42,7 @@ def run(settings: Settings, stop: threading.Event) -> None:
     runtime.start()
     heartbeat = _Heartbeat(db, identity, runtime)
     heartbeat.start()
-    celery = threading.Thread(target=_consume, args=(_app(settings, runtime, heartbeat), identity), daemon=True)
+    celery = threading.Thread(target=_consume, args=(_app(settings, runtime, heartbeat), identity, stop), daemon=True)
     celery.start()
     log.info("worker %s is at work", identity)
     try:
@@ -60,7 +62,7 @@ def run(settings: Settings, stop: threading.Event) -> None:
 def _app(settings: Settings, runtime: Runtime, heartbeat: "_Heartbeat") -> Celery:
     app = create_app(reveal(settings.redis_url or ""))
 
-    @app.task(name=TASK)  # type: ignore[untyped-decorator]
+    @app.task(name=TASK, Request=MESSAGE)  # type: ignore[untyped-decorator]
     def work_on(batch_id: str, at_once: int, seconds: float) -> None:
         heartbeat.now()  # the scheduler should know at once that this process is busy
         runtime.drive(batch_id, at_once, seconds)
@@ -69,19 +71,23 @@ def _app(settings: Settings, runtime: Runtime, heartbeat: "_Heartbeat") -> Celer
     return app
 
 
-def _consume(app: Celery, identity: str) -> None:
+def _consume(app: Celery, identity: str, stop: threading.Event) -> None:
+    """Take tasks until `stop` is set, whatever ends Celery meanwhile: what is no message, or a forged command."""
     app.finalize()
-    WorkController(
-        app=app,
-        hostname=f"tickets-batch@{identity}",
-        pool_cls="threads",
-        concurrency=1,
-        queues=None,
-        loglevel="WARNING",
-        task_events=True,
-        without_mingle=True,
-        without_gossip=True,
-    ).start()
+    while not stop.is_set():
+        WorkController(
+            app=app,
+            hostname=f"tickets-batch@{identity}",
+            pool_cls="threads",
+            concurrency=1,
+            queues=None,
+            loglevel="WARNING",
+            task_events=True,
+            without_mingle=True,
+            without_gossip=True,
+        ).start()
+        if not stop.wait(CELERY_AGAIN_SECONDS):
+            log.error("Celery ended by itself, the lines above say why; it begins again")
 
 
 class _Heartbeat:

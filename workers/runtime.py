@@ -53,7 +53,7 @@ class Runtime:
         try:
             self._run(self._executor.drive(batch_id, at_once, min(seconds, LONGEST_TASK_SECONDS)))
         except UserError as error:  # a forged or very late message
-            log.warning("a task came to nothing: %s", error)
+            log.warning("a task came to nothing: %.300s", error)
         finally:
             self.batch_id = None
 

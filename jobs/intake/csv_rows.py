@@ -14,6 +14,7 @@ from tickets_batch.errors import UserError
 from tickets_batch.words import counted
 
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}
+ROW_LIMIT_LINES = 1_048_576  # a row of more is a quote without its end: its lines are kept until that is known
 _EXCEL_HINT = re.compile(r'"?sep=(?P<separator>[,;|\t])"?\s*', re.IGNORECASE)
 
 csv.field_size_limit(LINE_LIMIT_CHARACTERS)  # one for the whole process; Python's own ends a cell at 131,072 characters
@@ -91,6 +92,10 @@ class CsvRows:
             yield f"rows that end before the header does, behind every column that is used: {short_rows:,}"
 
 
+class _RowTooLong(Exception):
+    """The row at hand has more lines than any row can have."""
+
+
 class _Lines:
     """Lines for the csv reader, each with its number; those of the row at hand can be given back."""
 
@@ -104,6 +109,8 @@ class _Lines:
         return self
 
     def __next__(self) -> str:
+        if len(self.taken) >= ROW_LIMIT_LINES:
+            raise _RowTooLong
         if self._returned:
             numbered = self._returned.popleft()
         else:
@@ -145,6 +152,12 @@ def _rows(lines: _Lines, separator: str, width: int) -> Iterator[tuple[int, list
                 yield lines.taken[0][0], "a quoted cell that begins on this line has no end"
                 lines.give_back(1)
             yield lines.number, str(error)
+        except _RowTooLong:
+            yield (
+                lines.taken[0][0],
+                f"a quoted cell that begins on this line has no end within {ROW_LIMIT_LINES:,} lines",
+            )
+            lines.give_back(1)
         except csv.Error:
             lines.give_back(1)
             number, line = lines.taken[0]

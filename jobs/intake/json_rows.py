@@ -8,7 +8,16 @@ from pathlib import Path
 
 from jobs.intake.columns import Wanted
 from jobs.intake.decode import TextLines, open_lines
-from jobs.intake.jsonl_rows import DECODER, LOOKED_AT_LINES, first_field, objects_by_line, paths, present_parts
+from jobs.intake.jsonl_rows import (
+    DECODER,
+    LOOKED_AT_LINES,
+    MOST_VALUES,
+    first_field,
+    has_too_many_values,
+    objects_by_line,
+    paths,
+    present_parts,
+)
 from jobs.intake.reading import Record
 from jobs.ticket import Rejection
 from tickets_batch.errors import UserError
@@ -97,6 +106,9 @@ def _streamed(text: TextLines, path: Path) -> Iterator[tuple[int, object]]:
             continue
         value: object = None
         end, reason = at, "it breaks off"
+        if has_too_many_values(buffer, at):
+            where = f"{path} cannot be read from line {line:,} on"
+            raise UserError(f"{where}: there are more than {MOST_VALUES:,} values in one object; export smaller pages")
         if at < len(buffer):
             try:
                 value, end = DECODER.raw_decode(buffer, at)

@@ -12,6 +12,7 @@ from jobs.ticket import Rejection
 from tickets_batch.errors import UserError
 
 ABSENT = object()
+MOST_VALUES = 2_000_000  # in one object: each takes far more memory than its characters
 LOOKED_AT_LINES = 100  # enough to tell a field that is never there from one that is left out where it is empty
 
 # Numbers stay the text that they are in the file: an id keeps every digit, and none is too long to be read.
@@ -75,7 +76,14 @@ def objects_by_line(text: TextLines) -> Iterator[tuple[int, dict[str, object] | 
             yield text.number, _object(stripped)
 
 
+def has_too_many_values(text: str, start: int = 0) -> bool:
+    """Whether a text may hold more values than an object can be read with; commas within texts count too."""
+    return len(text) - start > MOST_VALUES and sum(text.count(sign, start) for sign in "{[,") > MOST_VALUES
+
+
 def _object(line: str) -> dict[str, object] | str:
+    if has_too_many_values(line):
+        return f"not usable JSON: more than {MOST_VALUES:,} values in one object"
     try:
         value = DECODER.decode(line)
     except json.JSONDecodeError as error:

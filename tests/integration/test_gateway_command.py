@@ -14,7 +14,7 @@ from tests.support.engines import chat_body
 from tests.support.gateways import ROOT, chat_settings, commanded, complete, fetch, send, until
 from tests.support.valkey import ValkeyServer
 from tests.support.wait import wait_until
-from tickets_batch.local.services import child_environment
+from tickets_batch.local.environment import child_environment
 from tickets_batch.settings import Settings
 
 pytest_plugins = ["tests.support.engine_fixtures"]

@@ -23,7 +23,7 @@ from scheduler.snapshot import Snapshot
 from tests.support.command import Command
 from tests.support.engines import post
 from tests.support.wait import wait_until
-from tickets_batch.local.services import child_environment
+from tickets_batch.local.environment import child_environment
 from tickets_batch.settings import Settings, reveal
 
 ROOT = Path(__file__).parents[2]

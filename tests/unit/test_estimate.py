@@ -1,9 +1,17 @@
 """The token estimate corrects itself from what the engine counts."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.estimate import ENOUGH, FIRST_RATIO, WINDOW, TokenEstimator
+from scheduler.estimate import (
+    ADDED_TOKENS,
+    ENOUGH,
+    FIRST_RATIO,
+    MOST_BYTES_PER_TOKEN,
+    WINDOW,
+    TokenEstimator,
+)
 
 
 def test_the_first_guess_is_cautious() -> None:
@@ -37,6 +45,14 @@ def test_old_reports_are_forgotten() -> None:
     assert estimator.estimate("a" * 400) == 80
 
 
+@pytest.mark.parametrize("actual", [1, 2**31 - 1])
+def test_a_count_that_no_tokenizer_gives_teaches_nothing(actual: int) -> None:
+    estimator = TokenEstimator()
+    for _ in range(WINDOW):
+        estimator.learn(size=4000, estimated=1250, actual=actual)
+    assert (estimator.ratio, estimator.report().count) == (FIRST_RATIO, 0)
+
+
 def test_the_error_is_reported() -> None:
     estimator = TokenEstimator()
     estimator.learn(size=400, estimated=120, actual=100)
@@ -47,7 +63,11 @@ def test_the_error_is_reported() -> None:
     assert report.too_low_share == 0.5
 
 
-@given(st.lists(st.tuples(st.integers(1, 10_000), st.integers(1, 10_000)), min_size=ENOUGH, max_size=400))
+def plausible(size: int) -> st.SearchStrategy[tuple[int, int]]:
+    return st.tuples(st.just(size), st.integers(max(1, size // MOST_BYTES_PER_TOKEN + 1), size + ADDED_TOKENS))
+
+
+@given(st.lists(st.integers(1, 10_000).flatmap(plausible), min_size=ENOUGH, max_size=400))
 def test_most_of_the_recent_past_would_not_have_been_underestimated(seen: list[tuple[int, int]]) -> None:
     estimator = TokenEstimator()
     for size, actual in seen:

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import sys
 import threading
 import time
@@ -15,10 +14,11 @@ from scheduler.pools import found_ledgers
 from tickets_batch.errors import UserError
 from tickets_batch.local import valkey
 from tickets_batch.local.child import Program
+from tickets_batch.local.environment import child_environment
 from tickets_batch.local.home import Home
 from tickets_batch.local.process import end_leftovers, record
 from tickets_batch.local.supervisor import READY_SECONDS, TICK_SECONDS, Supervisor
-from tickets_batch.settings import Secret, Settings, reveal, to_environment
+from tickets_batch.settings import Secret, Settings, reveal
 
 Service = Literal["valkey", "gateway", "scheduler", "worker"]
 IN_ORDER: tuple[Service, ...] = ("valkey", "scheduler", "worker")  # what a batch needs
@@ -162,7 +162,7 @@ class EmbeddedServices:
             yield valkey.prepare(self._home)
             return
         if service != "worker":
-            environment = child_environment(self.settings)
+            environment = child_environment(self.settings, service)
             yield Program(service, service, (*COMMAND, service), self._home.logs / f"{service}.log", environment)
             return
         for number in range(1, self.settings.worker.processes + 1):
@@ -176,20 +176,13 @@ class EmbeddedServices:
                     record(self._home.running_file(service), supervisor.pids(service).values())
 
 
-def child_environment(settings: Settings) -> dict[str, str]:
-    """Our environment for a child, with these settings in place of whatever ours says about them."""
-    prefix = "TICKETS_BATCH__"
-    rest = {name: value for name, value in os.environ.items() if not name.upper().startswith(prefix)}
-    return {**rest, **to_environment(settings)}
-
-
 def worker_program(number: int, settings: Settings, log: Path | None) -> Program:
     """One worker process, as `up`, `submit --wait` and `worker --processes N` start it."""
     argv = (*COMMAND, "worker", "--processes", "1")
     if settings.worker.metrics_listen is not None:
         listen = _nth_address(settings.worker.metrics_listen, number)
         settings = settings.model_copy(update={"worker": settings.worker.model_copy(update={"metrics_listen": listen})})
-    return Program(f"worker-{number}", "worker", argv, log, child_environment(settings))
+    return Program(f"worker-{number}", "worker", argv, log, child_environment(settings, "worker"))
 
 
 def _nth_address(listen: str, number: int) -> str:

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from tickets_batch.errors import UserError
 from tickets_batch.local.child import Program
+from tickets_batch.local.environment import stranger_environment
 from tickets_batch.local.home import Home
 from tickets_batch.local.ports import free_port
 from tickets_batch.local.process import write_private
@@ -61,6 +62,7 @@ def prepare(home: Home) -> Program:
         service="valkey",
         argv=(str(server), str(configuration)),
         log=home.logs / "valkey.log",
+        environment=stranger_environment(),
         is_ready=lambda: answers(home.redis_url()),
     )
 

@@ -72,6 +72,8 @@ def _read(path: Path) -> dict[str, Any]:
         raise SettingsError(f"{path} is not UTF-8 text: save it as UTF-8") from error
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"{path} is not valid TOML: {error}") from error
+    except RecursionError:
+        raise SettingsError(f"{path} is not usable: it is nested too deeply") from None
     if problems := list(_passwords_in(values)):
         raise SettingsError("\n".join(f"{path}: {problem}" for problem in problems))
     return values
@@ -106,6 +108,8 @@ def _from_variables() -> dict[str, Any]:
             value = source.prepare_field_value(key, field, raw, is_complex)
         except (ValueError, UnreadableVariable) as error:
             raise SettingsError(f"the environment variable {PREFIX}{key.upper()} is not JSON: {error}") from error
+        except RecursionError:
+            raise SettingsError(f"the environment variable {PREFIX}{key.upper()} is nested too deeply") from None
         if value is not None:
             values[name] = value
     return values

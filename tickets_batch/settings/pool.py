@@ -11,6 +11,7 @@ from tickets_batch.settings.secret import Secret, Section, Text
 from tickets_batch.settings.signal import Signal
 
 HOURS = re.compile(r"([01]\d|2[0-3]):[0-5]\d-(?:([01]\d|2[0-3]):[0-5]\d|24:00)", re.ASCII)
+MOST_SLOTS, MOST_TOKENS = 1_000_000, 2**31 - 1  # beyond any fleet, and exact in every place that counts them
 TOKENS_PER_SLOT = 4000  # a slot's share of the token capacity where none is given: a long ticket and its answer
 
 Engine = Literal["vllm", "sglang", "tensorrt-llm", "tgi", "llama.cpp", "openai"]
@@ -19,8 +20,11 @@ Engine = Literal["vllm", "sglang", "tensorrt-llm", "tgi", "llama.cpp", "openai"]
 class Capacity(Section):
     """An amount on both axes: requests at a time, and tokens in flight."""
 
-    slots: Annotated[int, Field(ge=0, description="requests at a time")]
-    tokens: Annotated[int, Field(ge=0, description="tokens in flight: of each request its prompt and its output cap")]
+    slots: Annotated[int, Field(ge=0, le=MOST_SLOTS, description="requests at a time")]
+    tokens: Annotated[
+        int,
+        Field(ge=0, le=MOST_TOKENS, description="tokens in flight: of each request its prompt and its output cap"),
+    ]
 
 
 class Protected(Section):
@@ -63,10 +67,18 @@ class Pool(Section):
     capacity: Annotated[Capacity, Field(description="what it carries")]
     protected: Protected
     ttft_target_seconds: Annotated[
-        float, Field(gt=0, description="the chat's time to first token is to stay under this, in seconds")
+        float,
+        Field(
+            gt=0, allow_inf_nan=False, description="the chat's time to first token is to stay under this, in seconds"
+        ),
     ] = 0.8
     request_timeout_seconds: Annotated[
-        float, Field(gt=0, description="how long a whole call of batch may take, and the gateway waits for a next word")
+        float,
+        Field(
+            gt=0,
+            allow_inf_nan=False,
+            description="how long a whole call of batch may take, and the gateway waits for a next word",
+        ),
     ] = 120.0
     shared_hours: Annotated[
         tuple[str, ...] | None,

@@ -1,0 +1,68 @@
+"""TLS in front of a server that speaks none, with the tests' own certificate for localhost."""
+
+import asyncio
+import contextlib
+import ssl
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+
+from tests.support.canned import CERTIFICATE
+
+SSL_REQUEST = bytes.fromhex("0000000804d2162f")  # with these bytes a client of PostgreSQL asks for TLS
+
+Connect = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
+
+
+def context() -> ssl.SSLContext:
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    made.load_cert_chain(CERTIFICATE)
+    return made
+
+
+@contextlib.contextmanager
+def terminator(connect: Connect, *, asks_first: bool = False) -> Iterator[int]:
+    """The port of a server on 127.0.0.1 that takes TLS and passes what is in it on; `asks_first` as PostgreSQL does."""
+    loop = asyncio.new_event_loop()
+    ending = asyncio.Event()
+    ready = threading.Event()
+    ports: list[int] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ssl.SSLError, OSError, asyncio.IncompleteReadError):
+            if asks_first:
+                assert await reader.readexactly(8) == SSL_REQUEST
+                writer.write(b"S")
+                await writer.drain()
+                await writer.start_tls(context())
+            their_reader, their_writer = await connect()
+            await asyncio.gather(_pass_on(reader, their_writer), _pass_on(their_reader, writer))
+
+    async def run() -> None:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=None if asks_first else context())
+        async with server:
+            ports.append(server.sockets[0].getsockname()[1])
+            ready.set()
+            await ending.wait()
+
+    def in_thread() -> None:
+        loop.set_exception_handler(lambda *_: None)  # handshakes that fail are what some tests are about
+        loop.run_until_complete(run())
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        loop.run_until_complete(asyncio.sleep(0))
+        loop.close()
+
+    thread = threading.Thread(target=in_thread, daemon=True)
+    thread.start()
+    assert ready.wait(10)
+    yield ports[0]
+    loop.call_soon_threadsafe(ending.set)
+    thread.join(10)
+
+
+async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+    writer.close()
