@@ -56,6 +56,10 @@ test-long: $(VENV)/.dev  ## the slow tests: kills, outages, deadlines, the wheel
 test-rare: $(VENV)/.dev  ## what takes minutes and judges what changes seldom: statistics, four workers, Flower, the report's page
 	@$(BIN)/pytest -m "rare and not benchmark" --timeout 600
 
+.PHONY: chaos
+chaos: $(VENV)/.dev  ## two hundred seeded nights of kills, silences, full disks and stepped clocks, each judged (about an hour)
+	@$(BIN)/python -m tests.chaos --plans 200
+
 .PHONY: test-again
 test-again: $(VENV)/.dev  ## the tests that failed last, one at a time
 	@$(BIN)/pytest --last-failed --last-failed-no-failures none --timeout 600

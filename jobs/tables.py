@@ -353,3 +353,5 @@ services = Table(
 )
 
 Values = dict[str, Any]
+
+IS_PENDING = jobs.c.state == said(JobState.PENDING)

@@ -80,10 +80,16 @@ class Line:
     async def _send(self, calls: list[_Call]) -> None:
         unknown = await self._try(calls)
         if unknown:  # the server has restarted, or was told to forget its scripts
-            for script in {call.script for call in unknown}:
-                await self._redis.script_load(self._scripts[script])
+            await self._load()
             for call in await self._try(unknown):
                 _fail(call, NoScriptError("the server forgets a script as soon as it is loaded"))
+
+    async def _load(self) -> None:
+        """All of them: were some known and others not, a release could overtake the first token before it."""
+        pipeline = self._redis.pipeline(transaction=False)
+        for text in self._scripts.values():
+            pipeline.script_load(text)
+        await pipeline.execute()
 
     async def _try(self, calls: list[_Call]) -> list[_Call]:
         """Answer the calls; those whose script the server does not know are left, and returned."""

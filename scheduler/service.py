@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack
 from datetime import timedelta
 from functools import partial
 
-from jobs.store import batches, claims, leader, purge, services
+from jobs.store import batches, claims, leader, moves, purge, services
 from jobs.store.database import Database
 from jobs.store.errors import StoreConflict, StoreUnavailable
 from scheduler.batch_metrics import OpenBatches
@@ -141,7 +141,7 @@ class Scheduler:
         if count := claims.reap(self._db):
             self._metrics.reaped.inc(count)
             log.warning("%d jobs came back from workers whose lease ran out", count)
-        batches.expire_overdue(self._db)
+        moves.expire_overdue(self._db)
         self._tell_endings()
 
     def _beat(self) -> None:

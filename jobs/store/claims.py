@@ -10,26 +10,24 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, null, or_, select, update
+from sqlalchemy import Connection, Row, Select, bindparam, null, or_, select, update
 
 from jobs.job import Job
 from jobs.states import BatchState, JobState
 from jobs.store import blocking, events, tally
 from jobs.store.database import Database
 from jobs.store.events import EventKind
-from jobs.tables import TEXT_LEFT, Instant, Values, batches, jobs, said, tickets
+from jobs.tables import IS_PENDING, TEXT_LEFT, Instant, Values, batches, jobs, said, tickets
 from tickets_batch.words import counted
 
 REAPS = 5  # a job whose workers have died this often ends: it may be what kills them
-
-_IS_PENDING = jobs.c.state == said(JobState.PENDING)
 _IS_RUNNING = jobs.c.state == said(JobState.RUNNING)
 
 _picked = (
     select(jobs.c.id)
     .where(
         jobs.c.batch_id == bindparam("batch"),
-        _IS_PENDING,
+        IS_PENDING,
         or_(jobs.c.not_before.is_(None), jobs.c.not_before <= bindparam("now", type_=Instant)),
     )
     .order_by(jobs.c.priority.desc(), jobs.c.requeues, jobs.c.id)
@@ -134,20 +132,24 @@ def reap(db: Database, limit: int = 500, reaps: int = REAPS) -> int:
     They have spent no attempt and go to the end of the queue; at the `reaps`-th time a job ends as
     `failed: worker_lost`. Nothing is taken while the database's clock settles after a step. Raises StoreUnavailable.
     """
+    now = db.now()
+    with db.read() as connection:  # mostly there is none, and then nothing is locked
+        if connection.execute(_overdue(now).limit(1)).first() is None:
+            return 0
+    now = db.reread()  # after a step back, who has read the clock before us renews into our past
     if not db.is_settled:
         return 0
-    now = db.now()
-    shown = (jobs.c.id, jobs.c.batch_id, jobs.c.lease_token, jobs.c.reaps, jobs.c.worker, jobs.c.text_bytes)
-    overdue = select(*shown).where(_IS_RUNNING, jobs.c.lease_expires_at <= now)
-    with db.read() as connection:  # mostly there is none, and then nothing is locked
-        if connection.execute(overdue.limit(1)).first() is None:
-            return 0
     with db.begin() as connection:
-        found = overdue.order_by(jobs.c.id).limit(limit).with_for_update(skip_locked=True)
+        found = _overdue(now).order_by(jobs.c.id).limit(limit).with_for_update(skip_locked=True)
         lost = sorted(connection.execute(found), key=lambda job: str(job.batch_id))
         for batch_id, group in groupby(lost, key=lambda job: str(job.batch_id)):
             _take_back(connection, batch_id, list(group), reaps, now)
     return len(lost)
+
+
+def _overdue(now: datetime) -> Select[Any]:
+    shown = (jobs.c.id, jobs.c.batch_id, jobs.c.lease_token, jobs.c.reaps, jobs.c.worker, jobs.c.text_bytes)
+    return select(*shown).where(_IS_RUNNING, jobs.c.lease_expires_at <= now)
 
 
 def _take_back(connection: Connection, batch_id: str, lost: list[Any], reaps: int, now: datetime) -> None:

@@ -33,17 +33,15 @@ class Clock:
             anchor, age = self._anchor, self._monotonic() - self._anchored_at
             if anchor is not None and age < REREAD_SECONDS:
                 return anchor + timedelta(seconds=age)
-            fresh = self._read()
-            here = self._monotonic()
-            if anchor is not None:
-                carried = anchor + timedelta(seconds=here - self._anchored_at)
-                if abs((fresh - carried).total_seconds()) > STEP_SECONDS:
-                    zero = carried - timedelta(seconds=here)
-                    if self._before_zero is not None and not self.is_settled:  # a step within a step
-                        zero = min(zero, self._before_zero)
-                    self._stepped_at, self._before_zero = here, zero
-            self._anchor, self._anchored_at = fresh, here
-            return fresh
+            return self._reread()
+
+    def reread(self) -> datetime:
+        """The current instant, read now: who judges what others have written must not learn of a step after them.
+
+        Raises StoreUnavailable when it cannot be read.
+        """
+        with self._lock:
+            return self._reread()
 
     def at_least(self) -> datetime:
         """It is at least this late: while the clock settles, as late as the earlier of both times says.
@@ -55,6 +53,19 @@ class Clock:
             if self._before_zero is None or self.is_settled:
                 return now
             return min(now, self._before_zero + timedelta(seconds=self._monotonic()))
+
+    def _reread(self) -> datetime:
+        fresh = self._read()
+        here = self._monotonic()
+        if self._anchor is not None:
+            carried = self._anchor + timedelta(seconds=here - self._anchored_at)
+            if abs((fresh - carried).total_seconds()) > STEP_SECONDS:
+                zero = carried - timedelta(seconds=here)
+                if self._before_zero is not None and not self.is_settled:  # a step within a step
+                    zero = min(zero, self._before_zero)
+                self._stepped_at, self._before_zero = here, zero
+        self._anchor, self._anchored_at = fresh, here
+        return fresh
 
     @property
     def is_settled(self) -> bool:

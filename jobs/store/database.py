@@ -5,12 +5,12 @@ power cut. Every writing transaction there begins with BEGIN IMMEDIATE, so it ne
 Transactions are short: nothing waits for a model, a file or a person inside one.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, Self, TypeVar
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, func, make_url, select
+from sqlalchemy import URL, Connection, Dialect, Engine, create_engine, event, func, make_url, select
 from sqlalchemy.exc import ArgumentError, DBAPIError
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
@@ -35,10 +35,10 @@ class Database:
         self._reader = engine.execution_options(reads_only=True)
         if clock is None or isinstance(clock, Clock):
             self._clock = clock or Clock(self._read_time)
-            self._now, self._at_least = self._clock.now, self._clock.at_least
+            self._now, self._reread, self._at_least = self._clock.now, self._clock.reread, self._clock.at_least
         else:
             self._clock = Clock(clock)
-            self._now = self._at_least = clock
+            self._now = self._reread = self._at_least = clock
 
     @classmethod
     def open(cls, url: str, clock: Clock | Callable[[], datetime] | None = None) -> Self:
@@ -80,6 +80,10 @@ class Database:
     def now(self) -> datetime:
         """The database's time; it goes on evenly when the wall clock is stepped. Raises StoreUnavailable."""
         return self._now()
+
+    def reread(self) -> datetime:
+        """The same, read at this moment: for who judges what others have written. Raises StoreUnavailable."""
+        return self._reread()
 
     def at_least(self) -> datetime:
         """The time for what must not happen early; for half a minute after a step of the clock, the earlier time.
@@ -155,6 +159,7 @@ def _engine(url: URL) -> Engine:
         max_overflow=28,
         pool_pre_ping=True,
     )
+    event.listen(engine, "do_connect", _connect_postgresql)
     event.listen(engine, "connect", _prepare_postgresql)
     return engine
 
@@ -168,6 +173,12 @@ def _prepare_sqlite(dbapi_connection: Any, _: object) -> None:
 def _begin_sqlite(connection: Connection) -> None:
     reads_only = connection.get_execution_options().get("reads_only", False)
     connection.exec_driver_sql("BEGIN" if reads_only else "BEGIN IMMEDIATE")
+
+
+def _connect_postgresql(_: Dialect, __: object, arguments: Sequence[Any], options: dict[str, Any]) -> Any:
+    from jobs.store.silence import BoundedConnection  # only here: with SQLite the driver is not needed
+
+    return BoundedConnection.connect(*arguments, **options)
 
 
 def _prepare_postgresql(dbapi_connection: Any, _: object) -> None:

@@ -20,10 +20,10 @@ from sqlalchemy.exc import IntegrityError
 from jobs.spec_difference import differences
 from jobs.states import BatchState, JobState
 from jobs.store import chunks, events, loading, tally
-from jobs.store.batches import expire_overdue
 from jobs.store.chunks import Load, Put
 from jobs.store.database import Database
 from jobs.store.events import EventKind
+from jobs.store.moves import expire_overdue
 from jobs.store.spool import Spool
 from jobs.tables import TEXT_LEFT, Values, batches, jobs, rejections
 from jobs.ticket import Rejection, Ticket

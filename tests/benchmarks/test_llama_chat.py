@@ -24,7 +24,7 @@ import pytest
 
 from jobs.answer import parse_answer
 from jobs.prompt import build_messages, response_format
-from jobs.store import batches
+from jobs.store import batches, moves
 from jobs.store.database import Database
 from scheduler.pool_reading import quantile
 from tests.integration.test_demo_engine import running
@@ -125,7 +125,7 @@ class Ours:
         self.chat_url = f"http://{settings.gateway.listen}/v1"
         self._db = db
         self._batch_id = enter(db, settings, OPTIONS).id
-        batches.pause(db, self._batch_id)
+        moves.pause(db, self._batch_id)
 
     def done(self) -> int:
         batch = batches.get(self._db, self._batch_id)
@@ -133,11 +133,11 @@ class Ours:
         return batch.succeeded
 
     def __enter__(self) -> None:
-        batches.resume(self._db, self._batch_id)
+        moves.resume(self._db, self._batch_id)
         wait_until_more(self)
 
     def __exit__(self, *_: object) -> None:
-        batches.pause(self._db, self._batch_id)
+        moves.pause(self._db, self._batch_id)
         wait_until(lambda: batches.get(self._db, self._batch_id).running == 0, "the batch to rest", PATIENCE_SECONDS)
 
 

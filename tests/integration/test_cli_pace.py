@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from jobs.store import batches, forecasts
+from jobs.store import batches, forecasts, moves
 from jobs.store.database import Database
 from jobs.store.forecasts import StoredForecast
 from tests.support.store import START, ManualClock, claim, submit, succeed
@@ -101,7 +101,7 @@ def test_who_waits_says_for_whom(store: Database, batch_id: str) -> None:
     later = submit(store, 5, deadline_at=START + 500 * MINUTE, source_key="later.csv").batch_id
     assert f"waits for  {batch_id}: the nearest deadline is served first" in words(store, later)
     assert "waits for" not in words(store, batch_id)
-    batches.pause(store, batch_id)
+    moves.pause(store, batch_id)
     assert "waits for" not in words(store, later)
 
 

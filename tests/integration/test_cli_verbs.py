@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.store import batches, claims, services
+from jobs.store import batches, claims, moves, services
 from jobs.store.database import Database
 from tests.support.in_process import Here, directory
 from tickets_batch.local.home import Home
@@ -394,4 +394,4 @@ def expire(db: Database, batch_id: str) -> None:
     with db.begin() as connection:
         past = batches.get(db, batch_id).created_at
         connection.execute(update(table).where(table.c.id == batch_id).values(deadline_at=past))
-    batches.expire_overdue(db)
+    moves.expire_overdue(db)

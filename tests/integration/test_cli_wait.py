@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import update
 
 from jobs.states import BatchState
-from jobs.store import batches, schema, services
+from jobs.store import batches, moves, schema, services
 from jobs.store.batches import Batch
 from jobs.store.database import Database
 from jobs.tables import batches as batches_table
@@ -111,7 +111,7 @@ def block(db: Database, batch: Batch, why: str | None, **more: Any) -> None:
 
 def test_it_returns_the_batch_when_it_has_ended(db: Database, batch: Batch, ledgers: Ledgers, shown: Recorder) -> None:
     beat(db, "scheduler", "worker")
-    shown.after[3] = lambda: batches.cancel(db, batch.id)
+    shown.after[3] = lambda: moves.cancel(db, batch.id)
     assert waiting(db, batch, ledgers, shown).state is BatchState.CANCELLED
     first, last = shown.looks[0], shown.looks[-1]
     assert (first.batch.pending, [pool.reading for pool in first.pools]) == (3, [None])
@@ -135,7 +135,7 @@ def test_chat_is_shown_and_a_blind_pool_is_said_once(
         await ledger.aclose()
 
     asyncio.run(chat())
-    shown.after[30] = lambda: batches.cancel(db, batch.id)
+    shown.after[30] = lambda: moves.cancel(db, batch.id)
     with Ledgers(settings) as ledgers:
         Waiting(db, batch.id, ledgers, settings, shown, remedy="start them").until_it_ends()
     assert shown.looks[0].notes == (), "at the start the first reading may still be on its way"
@@ -161,7 +161,7 @@ def test_own_services_that_are_started_again_are_waited_for(
     db: Database, batch: Batch, ledgers: Ledgers, shown: Recorder
 ) -> None:
     beat(db, "scheduler")
-    shown.after[60] = lambda: batches.cancel(db, batch.id)
+    shown.after[60] = lambda: moves.cancel(db, batch.id)
     assert waiting(db, batch, ledgers, shown).state is BatchState.CANCELLED
     assert "no worker is alive, still waiting: start them" in shown.said
 
@@ -170,7 +170,7 @@ def test_services_that_come_in_time_end_the_worry(
     db: Database, batch: Batch, ledgers: Ledgers, shown: Recorder
 ) -> None:
     shown.after[10] = lambda: beat(db, "scheduler", "worker")
-    shown.after[60] = lambda: batches.cancel(db, batch.id)
+    shown.after[60] = lambda: moves.cancel(db, batch.id)
     assert waiting(db, batch, ledgers, shown, gives_up=True).state is BatchState.CANCELLED
 
 
@@ -189,7 +189,7 @@ def test_with_a_deadline_a_blocked_batch_has_until_then(
 ) -> None:
     beat(db, "scheduler", "worker")
     block(db, batch, "model not found", deadline_at=db.now() + timedelta(hours=1))
-    shown.after[100] = lambda: batches.cancel(db, batch.id)
+    shown.after[100] = lambda: moves.cancel(db, batch.id)
     assert waiting(db, batch, ledgers, shown).state is BatchState.CANCELLED
 
 
@@ -208,7 +208,7 @@ def test_a_database_that_goes_away_is_waited_for(
         db.dispose()
         file.rmdir()
         (tmp_path / "aside").rename(file)
-        batches.cancel(db, batch.id)
+        moves.cancel(db, batch.id)
 
     shown.after[3] = take_away
     said = shown.say

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from jobs.states import BatchState
-from jobs.store import batches, results
+from jobs.store import batches, moves, results
 from jobs.store.database import Database
 from tests.support.store import ManualClock, claim
 from tickets_batch.cli.intent import Options
@@ -104,11 +104,11 @@ def test_today_is_the_right_day_and_ends_at_seven_on_the_clocks_of_the_zone(
 
     assert evening.ids(batch) == [first, last]
     store_clock.instant = utc(deadline) - second
-    assert batches.expire_overdue(store) == 0
+    assert moves.expire_overdue(store) == 0
     assert [job.custom_id for job in claim(store, batch, 1)] == [first]
     store_clock.instant = utc(deadline)
     assert claim(store, batch) == []
-    assert batches.expire_overdue(store) == 1
+    assert moves.expire_overdue(store) == 1
 
 
 ODD = [
@@ -189,7 +189,7 @@ def test_a_time_that_does_not_exist_or_comes_twice_is_shown_with_what_was_taken(
     assert claim(store, later) == []
     store_clock.instant = utc(at)
     assert len(claim(store, later)) == 1
-    assert batches.expire_overdue(store) == 1
+    assert moves.expire_overdue(store) == 1
     assert batches.get(store, batch).state is BatchState.EXPIRED
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from jobs.outcomes import Requeued, Symptom
 from jobs.states import BatchState, JobState
-from jobs.store import batches
+from jobs.store import moves
 from jobs.store.clock import REREAD_SECONDS, SETTLING_SECONDS
 from jobs.store.database import Database
 from tests.support.stepping import World
@@ -46,11 +46,11 @@ def test_a_jump_past_the_deadline_expires_nothing_until_it_has_stood_for_a_while
     batch = submit(db, 2, deadline_at=DEADLINE).batch_id
     jump(db, world, HOUR)
 
-    assert batches.expire_overdue(db) == 0
+    assert moves.expire_overdue(db) == 0
     assert states(db, batch) == [JobState.PENDING] * 2
 
     world.pass_seconds(SETTLING_SECONDS)  # by now it is the time
-    assert batches.expire_overdue(db) == 2
+    assert moves.expire_overdue(db) == 2
     assert state(db, batch) is BatchState.EXPIRED
 
 
@@ -58,7 +58,7 @@ def test_a_jump_that_is_taken_back_expires_nothing_at_all(db: Database, world: W
     batch = submit(db, 1, deadline_at=DEADLINE).batch_id
     for step in (HOUR, -HOUR, 0, 0, 0, 0):
         jump(db, world, step)
-        assert batches.expire_overdue(db) == 0
+        assert moves.expire_overdue(db) == 0
 
     assert [job.custom_id for job in claim(db, batch)] == ["t-0"]
 
@@ -79,7 +79,7 @@ def test_what_is_late_by_both_clocks_expires_though_they_differ(db: Database, wo
     held = claim(db, batch, 1)
     jump(db, world, 2.0)  # 12 s have passed, or 10
 
-    assert batches.expire_overdue(db) == 1
+    assert moves.expire_overdue(db) == 1
     finish(db, held, Requeued(is_yield=True))
     assert states(db, batch) == [JobState.EXPIRED] * 2
 
@@ -89,9 +89,9 @@ def test_a_jump_back_makes_the_deadline_later(db: Database, world: World) -> Non
     jump(db, world, -HOUR)
     world.pass_seconds(HOUR)
 
-    assert batches.expire_overdue(db) == 0
+    assert moves.expire_overdue(db) == 0
     world.pass_seconds(40 * 60)
-    assert batches.expire_overdue(db) == 1
+    assert moves.expire_overdue(db) == 1
     assert state(db, batch) is BatchState.EXPIRED
 
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from jobs.outcomes import Failed
-from jobs.store import batches
+from jobs.store import moves
 from jobs.store.database import Database
 from scheduler.endings import OVERLAP_SECONDS, Endings
 from tests.support.store import START, ManualClock, claim, finish, submit, succeed
@@ -55,7 +55,7 @@ def test_a_batch_that_begins_and_ends_between_two_looks(store: Database, store_c
     told = Told(store)
     told.look()
     batch = submit(store, 1).batch_id
-    batches.cancel(store, batch)
+    moves.cancel(store, batch)
     store_clock.advance(10)
     assert told.look() == [(batch, "cancelled")]
 
@@ -66,7 +66,7 @@ def test_one_that_is_opened_again_ends_again(store: Database, store_clock: Manua
     finish(store, claim(store, batch), Failed("too_long"))
     assert told.look() == [(batch, "completed")]
     store_clock.advance(5)
-    batches.retry(store, batch, None)
+    moves.retry(store, batch, None)
     assert told.look() == []
     succeed(store, claim(store, batch))
     assert told.look() == [(batch, "completed")]

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from jobs.states import BatchState, JobState
-from jobs.store import batches, claims
+from jobs.store import claims, moves
 from jobs.store.database import Database
 from scheduler.capacity import Amount
 from scheduler.permit import PublishedLimit
@@ -146,7 +146,7 @@ def test_a_cancelled_batch_withdraws_what_is_in_flight(
         async with at_work(database, valkey, slow_engine.base_url, bodies(40)) as shift:
             driving = asyncio.create_task(shift.drive())
             await wait_until_async(lambda: shift.executor.in_flight >= 5, "requests in flight")
-            await asyncio.to_thread(batches.cancel, shift.db, shift.batch_id)
+            await asyncio.to_thread(moves.cancel, shift.db, shift.batch_id)
             await driving
             await wait_until_async(lambda: shift.batch().state is BatchState.CANCELLED, "the batch to close")
             assert {row.state for row in shift.rows().values()} == {JobState.CANCELLED}
@@ -162,11 +162,11 @@ def test_a_paused_batch_starts_nothing_more_and_goes_on_when_resumed(
         async with at_work(database, valkey, slow_engine.base_url, bodies(100)) as shift:
             driving = asyncio.create_task(shift.drive())
             await wait_until_async(lambda: shift.executor.in_flight >= 5, "requests in flight")
-            await asyncio.to_thread(batches.pause, shift.db, shift.batch_id)
+            await asyncio.to_thread(moves.pause, shift.db, shift.batch_id)
             await driving
             await wait_until_async(lambda: shift.batch().running == 0, "nothing to run any more")
             assert shift.batch().pending > 0
-            await asyncio.to_thread(batches.resume, shift.db, shift.batch_id)
+            await asyncio.to_thread(moves.resume, shift.db, shift.batch_id)
             slow_engine.set_profile(step_base_seconds=0.0)
             await shift.finish()
             assert is_done(shift)

@@ -10,7 +10,7 @@ from sqlalchemy import select, update
 
 from jobs.outcomes import Symptom
 from jobs.states import BatchState, JobState
-from jobs.store import batches
+from jobs.store import batches, moves
 from jobs.store.batches import BatchWork
 from jobs.store.database import Database
 from jobs.tables import attempts
@@ -48,7 +48,7 @@ def bodies(count: int) -> list[str]:
 
 
 async def has_ended(shift: Shift) -> bool:
-    batches.expire_overdue(shift.db)
+    moves.expire_overdue(shift.db)
     return shift.batch().state.is_final
 
 

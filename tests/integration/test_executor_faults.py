@@ -11,7 +11,7 @@ from sqlalchemy import delete
 
 from jobs.job import Finish
 from jobs.outcomes import Succeeded, Usage
-from jobs.store import batches, claims
+from jobs.store import claims, moves
 from jobs.store.database import Database
 from jobs.tables import batches as batches_table
 from scheduler.capacity import Amount
@@ -126,7 +126,7 @@ def test_after_a_batch_was_purged_under_a_worker_s_hands_the_next_can_be_cancell
             await wait_until_async(lambda: shift.executor.in_flight == 0, "its requests to end", 20)
             shift.batch_id = submit(database, bodies(40))
             await in_flight(shift)
-            await asyncio.to_thread(batches.cancel, database, shift.batch_id)
+            await asyncio.to_thread(moves.cancel, database, shift.batch_id)
             await wait_until_async(lambda: shift.batch().state.is_final, "the batch to close", 4)
             assert aftermath(database, shift.batch_id).states == {"cancelled": 40}
 

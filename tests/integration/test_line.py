@@ -5,6 +5,7 @@ import signal
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from hashlib import sha1
 from typing import Any
 
 import pytest
@@ -71,6 +72,21 @@ def test_an_error_is_only_for_the_call_that_made_it(valkey: ValkeyServer) -> Non
             with pytest.raises(ResponseError, match="no"):
                 await wrong
             assert (await one, await two) == (1, 2)
+
+    play(scene)
+
+
+def test_the_first_call_has_all_scripts_loaded_so_that_none_overtakes_another_for_being_known(
+    valkey: ValkeyServer,
+) -> None:
+    async def scene() -> None:
+        async with opened(valkey) as line:
+            with valkey.client() as client:
+                client.script_flush()
+                await line.call("echo", "first")
+                assert (
+                    client.script_exists(*(sha1(text.encode()).hexdigest() for text in SCRIPTS.values())) == [True] * 3
+                )
 
     play(scene)
 

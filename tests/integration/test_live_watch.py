@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, event
 
-from jobs.store import batches, events, forecasts, services
+from jobs.store import batches, events, forecasts, moves, services
 from jobs.store.database import Database
 from jobs.store.events import EventKind
 from scheduler.capacity import Amount
@@ -180,7 +180,7 @@ class TestOnATerminal:
         wait_until(lambda: "done: " in follower.view, "the view in the smaller window")
         assert len(follower.view.splitlines()) <= 12
         assert follower.written.count("\x1b[2J") == 1
-        batches.cancel(database, batch.id)
+        moves.cancel(database, batch.id)
         assert follower.wait() == 0
         assert f"{batch.id}: cancelled" in follower.view
 

@@ -21,7 +21,7 @@ import pytest
 
 from jobs.spec import ClassificationSpec
 from jobs.states import BatchState
-from jobs.store import batches, clock, events
+from jobs.store import clock, events, moves
 from jobs.store.database import Database
 from scheduler.permit import PublishedLimit
 from scheduler.simulation.engine.profile import EngineProfile
@@ -378,7 +378,7 @@ def test_a_batch_can_still_be_cancelled_after_the_database_was_away(
                 await asyncio.to_thread(restarted.stop)
                 await asyncio.to_thread(restarted.start)
                 assert shift.executor.in_flight == SLOTS
-                await asyncio.to_thread(batches.cancel, database, shift.batch_id)
+                await asyncio.to_thread(moves.cancel, database, shift.batch_id)
             assert aftermath(database, shift.batch_id).states == {"cancelled": 40}
 
     play(scene)

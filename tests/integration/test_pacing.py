@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jobs.outcomes import Requeued
-from jobs.store import batches, curves, events, forecasts
+from jobs.store import curves, events, forecasts, moves
 from jobs.store.database import Database
 from jobs.store.events import EventKind
 from scheduler.capacity import Amount
@@ -125,10 +125,10 @@ def test_what_is_paused_is_no_evidence(night: Night) -> None:
     night.look()
     night.work(batch, seconds=300, tickets_per_look=5)
     before = forecasts.latest(night.store, batch)
-    batches.pause(night.store, batch)
+    moves.pause(night.store, batch)
     night.work(batch, seconds=600, tickets_per_look=0)
     assert forecasts.latest(night.store, batch) == before  # and nothing is foreseen meanwhile
-    batches.resume(night.store, batch)
+    moves.resume(night.store, batch)
     night.work(batch, seconds=10, tickets_per_look=5)
     night.work(batch, seconds=10, tickets_per_look=5)
     after = forecasts.latest(night.store, batch)

@@ -6,7 +6,7 @@ import pytest
 
 from jobs.outcomes import Expired, Failed, Symptom
 from jobs.states import BatchState, JobState
-from jobs.store import batches, claims, events
+from jobs.store import batches, claims, events, moves
 from jobs.store.database import Database
 from jobs.tables import attempts, results
 from tests.support.store import (
@@ -31,16 +31,16 @@ def in_state(store: Database, wanted: BatchState) -> str:
     batch = submit(store, 3).batch_id
     held = claim(store, batch, 1 if wanted is not BatchState.COMPLETED else 3)
     if wanted is BatchState.PAUSED:
-        batches.pause(store, batch)
+        moves.pause(store, batch)
     if wanted is BatchState.CANCELLING:
-        batches.cancel(store, batch)
+        moves.cancel(store, batch)
         return batch
     if wanted is BatchState.EXPIRED:
         held += claim(store, batch)
         finish(store, held[1:], Expired())
     succeed(store, held if wanted is not BatchState.EXPIRED else held[:1])
     if wanted is BatchState.CANCELLED:
-        batches.cancel(store, batch)
+        moves.cancel(store, batch)
     assert state(store, batch) is wanted
     return batch
 
@@ -64,7 +64,7 @@ def test_an_illegal_move_is_refused_in_one_line(store: Database, verb: str, stat
         arguments = (None,) if verb == "retry" else ()
 
         with pytest.raises(UserError) as error:
-            getattr(batches, verb)(store, batch, *arguments)
+            getattr(moves, verb)(store, batch, *arguments)
 
         assert str(error.value) == f"batch {batch} is {wanted}: nothing to {verb}"
         assert batches.get(store, batch) == before
@@ -72,7 +72,7 @@ def test_an_illegal_move_is_refused_in_one_line(store: Database, verb: str, stat
             connection.exec_driver_sql("DELETE FROM batches")
 
 
-@pytest.mark.parametrize("verb", [batches.pause, batches.resume, batches.cancel, batches.get, batches.work])
+@pytest.mark.parametrize("verb", [moves.pause, moves.resume, moves.cancel, batches.get, batches.work])
 def test_a_batch_that_does_not_exist_is_named(store: Database, verb: object) -> None:
     with pytest.raises(UserError, match="there is no batch batch_nowhere"):
         verb(store, "batch_nowhere")  # type: ignore[operator]
@@ -81,21 +81,21 @@ def test_a_batch_that_does_not_exist_is_named(store: Database, verb: object) -> 
 def test_pause_and_resume(store: Database) -> None:
     batch = submit(store, 2).batch_id
 
-    batches.pause(store, batch)
+    moves.pause(store, batch)
     assert (state(store, batch), claim(store, batch)) == (BatchState.PAUSED, [])
-    batches.resume(store, batch)
+    moves.resume(store, batch)
 
     assert len(claim(store, batch)) == 2
     assert [event.kind for event in events.recent(store, batch)] == ["running", "paused", "submitted"]
 
 
 def test_cancel_without_jobs_in_flight_ends_at_once(store: Database) -> None:
-    batch = submit(store, 2 * batches.CHUNK + 1).batch_id
+    batch = submit(store, 2 * moves.CHUNK + 1).batch_id
 
-    batches.cancel(store, batch)
+    moves.cancel(store, batch)
 
     counts = batches.get(store, batch)
-    assert (counts.state, counts.cancelled, counts.pending) == (BatchState.CANCELLED, 2 * batches.CHUNK + 1, 0)
+    assert (counts.state, counts.cancelled, counts.pending) == (BatchState.CANCELLED, 2 * moves.CHUNK + 1, 0)
     assert counts.finished_at == START
     assert_consistent(store)
 
@@ -104,9 +104,9 @@ def test_cancel_waits_for_the_jobs_in_flight(store: Database) -> None:
     batch = submit(store, 3).batch_id
     held = claim(store, batch, 1)
 
-    batches.cancel(store, batch)
+    moves.cancel(store, batch)
     assert batches.work(store, batch).state is BatchState.CANCELLING
-    batches.cancel(store, batch)  # once more changes nothing
+    moves.cancel(store, batch)  # once more changes nothing
     succeed(store, held)
 
     counts = batches.get(store, batch)
@@ -119,7 +119,7 @@ def test_a_cancel_that_was_killed_half_way_is_taken_up(store: Database) -> None:
     with store.begin() as connection:
         connection.exec_driver_sql("UPDATE batches SET state = 'cancelling'")
 
-    batches.expire_overdue(store)
+    moves.expire_overdue(store)
 
     assert state(store, batch) is BatchState.CANCELLED
     assert_consistent(store)
@@ -129,29 +129,29 @@ def test_what_is_pending_at_the_deadline_expires_and_what_is_running_is_left(
     store: Database, store_clock: ManualClock
 ) -> None:
     deadline = START + timedelta(hours=1)
-    batch = submit(store, batches.CHUNK + 3, deadline_at=deadline).batch_id
+    batch = submit(store, moves.CHUNK + 3, deadline_at=deadline).batch_id
     other = submit(store, 2, source_key="other", deadline_at=deadline + timedelta(hours=1)).batch_id
     held = claim(store, batch, 2)
 
-    assert batches.expire_overdue(store) == 0
+    assert moves.expire_overdue(store) == 0
     store_clock.advance(3600)
-    assert batches.expire_overdue(store) == batches.CHUNK + 1
+    assert moves.expire_overdue(store) == moves.CHUNK + 1
 
     counts = batches.get(store, batch)
-    assert (counts.state, counts.expired, counts.running) == (BatchState.RUNNING, batches.CHUNK + 1, 2)
+    assert (counts.state, counts.expired, counts.running) == (BatchState.RUNNING, moves.CHUNK + 1, 2)
     assert job_rows(store, batch)[-1].error == "deadline"
     succeed(store, held)
     assert (state(store, batch), state(store, other)) == (BatchState.EXPIRED, BatchState.RUNNING)
-    assert batches.expire_overdue(store) == 0
+    assert moves.expire_overdue(store) == 0
     assert_consistent(store)
 
 
 def test_a_paused_batch_expires_too(store: Database, store_clock: ManualClock) -> None:
     batch = submit(store, 2, deadline_at=START + timedelta(hours=1)).batch_id
-    batches.pause(store, batch)
+    moves.pause(store, batch)
     store_clock.advance(3600)
 
-    assert batches.expire_overdue(store) == 2
+    assert moves.expire_overdue(store) == 2
 
     assert state(store, batch) is BatchState.EXPIRED
 
@@ -166,7 +166,7 @@ def test_retry_returns_exactly_what_failed_or_expired(store: Database, store_clo
     assert state(store, batch) is BatchState.EXPIRED
     store_clock.advance(7200)
 
-    assert batches.retry(store, batch, START + timedelta(hours=9)) == 3
+    assert moves.retry(store, batch, START + timedelta(hours=9)) == 3
 
     shown = batches.get(store, batch)
     assert (shown.state, shown.finished_at) == (BatchState.RUNNING, None)
@@ -185,7 +185,7 @@ def test_retry_of_a_batch_that_still_runs_keeps_what_is_in_flight(store: Databas
     held = claim(store, batch, 2)
     finish(store, held[:1], Failed("refused: filter"))
 
-    assert batches.retry(store, batch, None) == 1
+    assert moves.retry(store, batch, None) == 1
 
     assert succeed(store, held[1:]) == {held[1].id}
     assert [job.custom_id for job in claim(store, batch)] == ["t-2", "t-0"]
@@ -195,21 +195,21 @@ def test_retry_of_a_batch_that_still_runs_keeps_what_is_in_flight(store: Databas
 def test_retry_of_a_paused_batch_leaves_it_paused(store: Database) -> None:
     batch = submit(store, 2).batch_id
     finish(store, claim(store, batch, 1), Failed("refused: filter"))
-    batches.pause(store, batch)
+    moves.pause(store, batch)
 
-    batches.retry(store, batch, None)
+    moves.retry(store, batch, None)
 
     assert state(store, batch) is BatchState.PAUSED
 
 
 def test_retry_of_many_chunks(store: Database) -> None:
-    batch = submit(store, batches.CHUNK + 5).batch_id
-    held = claim(store, batch, batches.CHUNK + 5)
+    batch = submit(store, moves.CHUNK + 5).batch_id
+    held = claim(store, batch, moves.CHUNK + 5)
     finish(store, held, Failed("refused: filter"))
 
-    assert batches.retry(store, batch, None) == batches.CHUNK + 5
+    assert moves.retry(store, batch, None) == moves.CHUNK + 5
 
-    assert len(claim(store, batch, 5_000)) == batches.CHUNK + 5
+    assert len(claim(store, batch, 5_000)) == moves.CHUNK + 5
     assert_consistent(store)
 
 
@@ -217,7 +217,7 @@ def test_retry_without_anything_to_retry_is_refused(store: Database) -> None:
     batch = in_state(store, BatchState.COMPLETED)
 
     with pytest.raises(UserError, match="has no failed or expired jobs: nothing to retry"):
-        batches.retry(store, batch, None)
+        moves.retry(store, batch, None)
 
 
 def test_a_job_reaped_before_a_retry_may_be_reaped_as_often_again(store: Database, store_clock: ManualClock) -> None:
@@ -226,7 +226,7 @@ def test_a_job_reaped_before_a_retry_may_be_reaped_as_often_again(store: Databas
         claim(store, batch)
         store_clock.advance(LEASE_SECONDS)
         claims.reap(store)
-    batches.retry(store, batch, None)
+    moves.retry(store, batch, None)
 
     claim(store, batch)
     store_clock.advance(LEASE_SECONDS)

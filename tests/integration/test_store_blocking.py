@@ -7,7 +7,7 @@ import pytest
 from jobs.job import Job
 from jobs.outcomes import Failed, Requeued, Symptom
 from jobs.states import BatchState
-from jobs.store import batches, claims, events
+from jobs.store import batches, claims, events, moves
 from jobs.store.database import Database
 from tests.support.store import (
     LEASE_SECONDS,
@@ -149,7 +149,7 @@ def test_a_blocked_batch_that_ends_is_blocked_no_more(store: Database, store_clo
     batch = submit(store, 3).batch_id
     block(store, claim(store, batch, 1))
 
-    batches.cancel(store, batch)
+    moves.cancel(store, batch)
 
     assert state(store, batch) is BatchState.CANCELLED
     assert batches.get(store, batch).blocked is None

@@ -6,7 +6,7 @@ import pytest
 
 from jobs.outcomes import Requeued
 from jobs.states import BatchState, JobState
-from jobs.store import batches, claims, events
+from jobs.store import batches, claims, events, moves
 from jobs.store.database import Database
 from tests.support.store import (
     LEASE_SECONDS,
@@ -82,7 +82,7 @@ def test_nothing_is_given_at_the_deadline(store: Database, store_clock: ManualCl
     assert claim(store, batch) == []
 
 
-@pytest.mark.parametrize("move", [batches.pause, batches.cancel])
+@pytest.mark.parametrize("move", [moves.pause, moves.cancel])
 def test_nothing_is_given_of_a_batch_that_does_not_run(store: Database, move: object) -> None:
     batch = submit(store, 2).batch_id
     claim(store, batch, 1)
@@ -165,7 +165,7 @@ def test_a_lapsed_lease_of_a_cancelled_batch_ends_cancelled_and_closes_it(
 ) -> None:
     batch = submit(store, 2).batch_id
     claim(store, batch, 1)
-    batches.cancel(store, batch)
+    moves.cancel(store, batch)
     assert state(store, batch) is BatchState.CANCELLING
     store_clock.advance(LEASE_SECONDS)
 
@@ -214,7 +214,7 @@ def test_the_runnable_batches_are_those_with_jobs_to_claim_the_nearest_deadline_
     soon = make("soon", deadline_at=START + timedelta(hours=2))
     make("over", deadline_at=START)
     make("later", not_before=START + timedelta(hours=1))
-    batches.pause(store, make("paused"))
+    moves.pause(store, make("paused"))
     claim(store, make("claimed"))
     resting = make("resting")
     finish(store, claim(store, resting), Requeued(delay_seconds=60))

@@ -8,7 +8,7 @@ from sqlalchemy import select
 from jobs.job import Finish
 from jobs.outcomes import Cancelled, Expired, Failed, Outcome, Requeued, Succeeded, Symptom, Usage
 from jobs.states import BatchState, JobState
-from jobs.store import batches, claims, events, finishes
+from jobs.store import batches, claims, events, finishes, moves
 from jobs.store.database import Database
 from jobs.tables import attempts, results
 from tests.support.store import (
@@ -230,7 +230,7 @@ def test_a_batch_with_an_expired_job_ends_expired(store: Database) -> None:
 def test_a_job_returned_to_a_batch_that_is_being_cancelled_ends_cancelled(store: Database) -> None:
     batch = submit(store, 5).batch_id
     held = claim(store, batch, 3)
-    batches.cancel(store, batch)
+    moves.cancel(store, batch)
 
     finishes.write(
         store,
@@ -272,7 +272,7 @@ def test_one_write_serves_several_batches(store: Database) -> None:
 def test_a_paused_batch_closes_with_its_last_job_in_flight(store: Database) -> None:
     batch = submit(store, 1).batch_id
     held = claim(store, batch)
-    batches.pause(store, batch)
+    moves.pause(store, batch)
 
     succeed(store, held)
 

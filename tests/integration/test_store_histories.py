@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from jobs.job import Finish, Job
 from jobs.outcomes import Attempt, Cancelled, Expired, Failed, Outcome, Requeued, Succeeded, Symptom
 from jobs.states import BatchState, JobState
-from jobs.store import batches, claims, finishes
+from jobs.store import batches, claims, finishes, moves
 from jobs.store.database import Database
 from jobs.tables import metadata
 from tests.support.store import (
@@ -227,7 +227,7 @@ class History:
         legal = (BatchState.RUNNING, BatchState.PAUSED, BatchState.COMPLETED, BatchState.EXPIRED)
         deadline = model.clock() + timedelta(seconds=200)
         try:
-            count = batches.retry(self.db, model.batch, deadline)
+            count = moves.retry(self.db, model.batch, deadline)
         except UserError:
             assert model.state not in legal or not again
             return
@@ -242,7 +242,7 @@ class History:
             model.state = BatchState.RUNNING
 
     def expire(self) -> None:
-        assert batches.expire_overdue(self.db) == self._expire_late()
+        assert moves.expire_overdue(self.db) == self._expire_late()
 
     def _expire_late(self) -> int:
         model = self.model
@@ -255,7 +255,7 @@ class History:
 
     def _move(self, verb: str, legal: tuple[BatchState, ...], becomes: BatchState) -> bool:
         try:
-            getattr(batches, verb)(self.db, self.model.batch)
+            getattr(moves, verb)(self.db, self.model.batch)
         except UserError:
             assert self.model.state not in legal
             return False

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import delete
 
-from jobs.store import batches, curves, forecasts
+from jobs.store import batches, curves, forecasts, moves
 from jobs.store.curves import StoredCurve
 from jobs.store.database import Database
 from jobs.store.forecasts import StoredForecast
@@ -119,7 +119,7 @@ class TestWhoIsServedBefore:
         begins = {"not_before": store.now() + timedelta(minutes=90)} if reason == "not yet" else {}
         first, second = self.soon(store, "first", 2, **begins), self.soon(store, "second", 9)
         if reason == "paused":
-            batches.pause(store, first)
+            moves.pause(store, first)
         elif reason == "done":
             succeed(store, claim(store, first))
         elif reason == "past":
@@ -135,7 +135,7 @@ class TestWhoIsServedBefore:
 
     def test_one_that_is_paused_itself_has_its_place(self, store: Database) -> None:
         first, second = self.soon(store, "first", 2), self.soon(store, "second", 9)
-        batches.pause(store, second)
+        moves.pause(store, second)
 
         assert self.ahead(store, second) == [first]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Engine, event, text
 
-from jobs.store import batches, claims, results
+from jobs.store import batches, claims, moves, results
 from jobs.store.database import Database
 from tests.support.store import claim, submit, succeed
 
@@ -49,7 +49,7 @@ HOT: dict[str, Callable[[Database, str], object]] = {
     "runnable": lambda db, batch: batches.runnable(db),
     "status": lambda db, batch: batches.get(db, batch),
     "unfinished": lambda db, batch: batches.unfinished(db),
-    "expire": lambda db, batch: batches.expire_overdue(db),
+    "expire": lambda db, batch: moves.expire_overdue(db),
     "results": lambda db, batch: next(results.stream(db, batch)),
 }
 

@@ -12,7 +12,7 @@ from sqlalchemy import LargeBinary, String, cast, func, select, update
 
 from jobs.outcomes import Failed, Requeued, Symptom
 from jobs.states import BatchState
-from jobs.store import batches, events, loading, purge, results, texts
+from jobs.store import batches, events, loading, moves, purge, results, texts
 from jobs.store.database import Database
 from jobs.store.purge import Purged
 from jobs.tables import batches as batches_table
@@ -198,7 +198,7 @@ class TestRetry:
         purge_all(store)
 
         with pytest.raises(UserError, match=f"the text of batch {batch} was removed on 2026-11-30, .* with --new"):
-            batches.retry(store, batch, None)
+            moves.retry(store, batch, None)
 
         assert state(store, batch) is BatchState.COMPLETED
         assert texts.missing(store, batch) == 1
@@ -210,7 +210,7 @@ class TestRetry:
         submit(store, [ticket(20)], source_key=f"of {START}")
         finish(store, claim(store, batch), Failed("refused: filter"), attempt(Symptom.REFUSED))
 
-        assert batches.retry(store, batch, None) == 1
+        assert moves.retry(store, batch, None) == 1
 
         assert [job.custom_id for job in claim(store, batch)] == ["t-20"]
         assert texts.missing(store, batch) == 1
@@ -243,7 +243,7 @@ class TestRaces:
     ) -> None:
         batch = ended(store)
         store_clock.advance(1)
-        self.meanwhile(monkeypatch, lambda: batches.retry(store, batch, None))
+        self.meanwhile(monkeypatch, lambda: moves.retry(store, batch, None))
 
         [done] = purge_all(store)
 
@@ -369,7 +369,7 @@ def test_a_purge_a_retry_and_a_submit_at_once_leave_no_job_without_text(
 
     acts: list[Callable[[], object]] = [
         lambda: [purge.purge(database, batch, before) for _ in range(3)],
-        lambda: unless_refused(lambda: batches.retry(database, batch, None)),
+        lambda: unless_refused(lambda: moves.retry(database, batch, None)),
         lambda: unless_refused(lambda: submit(database, 230)),
     ]
     with ThreadPoolExecutor(len(acts)) as threads:

@@ -11,7 +11,7 @@ from sqlalchemy import update
 from jobs.job import Finish, Job
 from jobs.outcomes import Failed, Requeued, Succeeded, Symptom
 from jobs.states import BatchState, JobState
-from jobs.store import batches, claims, finishes, tally
+from jobs.store import batches, claims, finishes, moves, tally
 from jobs.store.database import Database
 from jobs.tables import attempts as attempts_table
 from jobs.tables import jobs
@@ -158,7 +158,7 @@ def test_jobs_returned_while_the_batch_is_cancelled_all_end(database: Database, 
             finish(database, [job], Requeued(is_yield=True), attempt(Symptom.WITHDRAWN))
 
     together(
-        lambda: batches.cancel(database, batch),
+        lambda: moves.cancel(database, batch),
         lambda: back(first),
         lambda: succeed(database, second),
         lambda: [claim(database, batch, 5, "late") for _ in range(3)],
@@ -179,7 +179,7 @@ def test_a_retry_among_finishing_workers_loses_nothing(database: Database, turn:
     held = claim(database, batch, 40)
 
     together(
-        lambda: batches.retry(database, batch, None),
+        lambda: moves.retry(database, batch, None),
         lambda: succeed(database, held[:20]),
         lambda: succeed(database, held[20:]),
     )
@@ -232,7 +232,7 @@ def test_a_claim_that_finds_its_batch_paused_at_the_last_moment_takes_nothing(
     def add(*given: object) -> object:
         if database.dialect == "postgresql":  # SQLite has locked the other out by now
             monkeypatch.undo()
-            batches.pause(database, batch)
+            moves.pause(database, batch)
         return real(*given)  # type: ignore[arg-type]
 
     if database.dialect == "sqlite":
@@ -240,7 +240,7 @@ def test_a_claim_that_finds_its_batch_paused_at_the_last_moment_takes_nothing(
 
         def now() -> object:
             monkeypatch.undo()
-            batches.pause(database, batch)
+            moves.pause(database, batch)
             return real_now()
 
         monkeypatch.setattr(database, "now", now)
@@ -259,7 +259,7 @@ def test_cancelling_waits_for_a_claim_that_has_not_committed(postgresql_url: str
     done: list[float] = []
 
     def cancel() -> None:
-        batches.cancel(db, batch)
+        moves.cancel(db, batch)
         done.append(time.monotonic())
 
     with db.begin() as connection:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from jobs.states import BatchState
-from jobs.store import batches, events, samples
+from jobs.store import batches, events, moves, samples
 from jobs.store.database import Database
 from jobs.store.events import EventKind
 from jobs.store.samples import LoadSample
@@ -73,6 +73,6 @@ def test_unfinished_batches_the_nearest_deadline_first(store: Database) -> None:
         for key, hours in (("none", 0), ("late", 9), ("soon", 2), ("done", 1))
     )
     succeed(store, claim(store, done))
-    batches.pause(store, late)
+    moves.pause(store, late)
     assert state(store, done) is BatchState.COMPLETED
     assert batches.unfinished(store) == [soon, late, none]

@@ -12,7 +12,7 @@ from sqlalchemy import select, update
 
 from jobs.outcomes import Expired, Failed, Requeued, Symptom
 from jobs.states import BatchState, JobState
-from jobs.store import batches, chunks, claims, events, results, submissions
+from jobs.store import batches, chunks, claims, events, moves, results, submissions
 from jobs.store.database import Database
 from jobs.store.loading import LOADER_SECONDS
 from jobs.store.spool import Spooled
@@ -250,7 +250,7 @@ def test_an_open_batch_keeps_its_deadline(store: Database) -> None:
 
 def test_a_paused_batch_is_topped_up_and_stays_paused(store: Database) -> None:
     batch = submit(store, 1).batch_id
-    batches.pause(store, batch)
+    moves.pause(store, batch)
 
     assert submit(store, 2).added == 1
 
@@ -348,7 +348,7 @@ def test_new_makes_a_second_batch_and_each_spec_finds_its_own(store: Database) -
 def test_a_cancelled_batch_stays_closed(store: Database) -> None:
     batch = submit(store, 2).batch_id
     held = claim(store, batch, 1)
-    batches.cancel(store, batch)
+    moves.cancel(store, batch)
 
     with pytest.raises(UserError, match=f"batch {batch} was cancelled and stays closed: add --new"):
         submit(store, 3)
@@ -430,7 +430,7 @@ def test_a_second_submit_is_refused_while_one_loads(store: Database, store_clock
         submit(store, 2)
     finish(store, claim(store, batch), Failed("refused: filter"))
     with pytest.raises(UserError, match="is being loaded"):
-        batches.retry(store, batch, None)
+        moves.retry(store, batch, None)
     store_clock.advance(LOADER_SECONDS)
     assert submit(store, 2).added == 1
 
@@ -442,10 +442,10 @@ def test_a_batch_does_not_close_while_it_is_loaded(store: Database, store_clock:
     succeed(store, claim(store, batch))
 
     assert state(store, batch) is BatchState.RUNNING
-    batches.expire_overdue(store)
+    moves.expire_overdue(store)
     assert state(store, batch) is BatchState.RUNNING
     store_clock.advance(LOADER_SECONDS)
-    batches.expire_overdue(store)
+    moves.expire_overdue(store)
     assert state(store, batch) is BatchState.COMPLETED
 
 
@@ -457,7 +457,7 @@ def test_a_load_whose_batch_is_cancelled_stops(store: Database, monkeypatch: pyt
         done = real(db, load, chunk)
         if not cancelled:
             cancelled.append(load.batch_id)
-            batches.cancel(db, load.batch_id)
+            moves.cancel(db, load.batch_id)
         return done
 
     monkeypatch.setattr(chunks, "put", put)

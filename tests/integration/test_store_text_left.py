@@ -5,7 +5,7 @@ from datetime import datetime
 import pytest
 
 from jobs.states import BatchState
-from jobs.store import batches, chunks, claims, submissions
+from jobs.store import batches, chunks, claims, moves, submissions
 from jobs.store.database import Database
 from jobs.store.spool import Spooled
 from jobs.tables import jobs
@@ -99,7 +99,7 @@ def test_a_batch_cancelled_while_its_load_is_thrown_away_keeps_the_rest_and_ends
         nonlocal breaking
         if breaking and count_rows(db, jobs) == 4:  # the first of three chunks has been thrown away
             batch, breaking = breaking, ""
-            batches.cancel(db, batch)
+            moves.cancel(db, batch)
         return START
 
     monkeypatch.setattr(submissions, "CHUNK", 2)

@@ -13,11 +13,11 @@ from tickets_batch.words import counted
 @click.pass_obj
 def cancel_command(call: Call, batch: str) -> None:
     """End BATCH. What is done stays, what is in flight is withdrawn, the rest is cancelled."""
-    from jobs.store import batches
+    from jobs.store import batches, moves
 
     with opened(call.settings()) as db:
         batch_id = batches.resolve(db, batch)
-        batches.cancel(db, batch_id)
+        moves.cancel(db, batch_id)
         now = batches.get(db, batch_id)
     in_flight = f", withdrawing {now.running:,} in flight" if now.running else ""
     _tell(f"{batch_id} is {now.state}: {now.succeeded:,} of {counted(now.total, 'ticket')} done{in_flight}")
@@ -29,14 +29,14 @@ def cancel_command(call: Call, batch: str) -> None:
 @click.pass_obj
 def retry_command(call: Call, batch: str, deadline: str | None) -> None:
     """Put BATCH's failed and expired tickets back to work, under a new deadline. What succeeded stays."""
-    from jobs.store import batches, texts
+    from jobs.store import batches, moves, texts
 
     settings = call.settings()
     with opened(settings) as db:
         batch_id = batches.resolve(db, batch)
         asked, now = deadline or settings.deadline, db.now()
         deadline_at = deadline_from(asked, settings.zone, now)
-        count = batches.retry(db, batch_id, deadline_at)
+        count = moves.retry(db, batch_id, deadline_at)
         without_text = texts.missing(db, batch_id)
     until = f", deadline {shown_instant(deadline_at, settings.zone)}" if deadline_at else ""
     _tell(f"{batch_id}: {counted(count, 'ticket')} back to work{until}")
@@ -51,11 +51,11 @@ def retry_command(call: Call, batch: str, deadline: str | None) -> None:
 @click.pass_obj
 def pause_command(call: Call, batch: str) -> None:
     """Let BATCH rest until `resume`: nothing new starts, and what is in flight is finished."""
-    from jobs.store import batches
+    from jobs.store import batches, moves
 
     with opened(call.settings()) as db:
         batch_id = batches.resolve(db, batch)
-        batches.pause(db, batch_id)
+        moves.pause(db, batch_id)
     _tell(f"{batch_id} is paused: tickets-batch resume {batch_id} lets it go on")
 
 
@@ -64,11 +64,11 @@ def pause_command(call: Call, batch: str) -> None:
 @click.pass_obj
 def resume_command(call: Call, batch: str) -> None:
     """Let a paused BATCH go on."""
-    from jobs.store import batches
+    from jobs.store import batches, moves
 
     with opened(call.settings()) as db:
         batch_id = batches.resolve(db, batch)
-        batches.resume(db, batch_id)
+        moves.resume(db, batch_id)
     _tell(f"{batch_id} goes on")
 
 

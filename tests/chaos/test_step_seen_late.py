@@ -1,0 +1,62 @@
+"""A step of the machine's clock that one process has read and another has not yet."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from jobs.job import Job
+from jobs.states import JobState
+from jobs.store import claims
+from jobs.store.clock import REREAD_SECONDS, SETTLING_SECONDS
+from jobs.store.database import Database
+from tests.support.stepping import World
+from tests.support.store import LEASE_SECONDS, claim, job_rows, submit, succeed
+
+HOUR_SECONDS = 3_600.0
+
+
+@contextmanager
+def process(url: str, world: World) -> Iterator[Database]:
+    """A process of its own, as far as clocks go."""
+    db = Database.open(url, world.clock())
+    try:
+        yield db
+    finally:
+        db.dispose()
+
+
+def renew(worker: Database, held: list[Job]) -> set[int]:
+    return claims.renew(worker, {job.lease_token for job in held}, LEASE_SECONDS)
+
+
+@pytest.mark.parametrize("step_seconds", [-HOUR_SECONDS, HOUR_SECONDS])
+def test_who_has_not_yet_read_a_stepped_clock_takes_nothing_from_who_has(
+    database_url: str, step_seconds: float
+) -> None:
+    world = World()
+    with process(database_url, world) as worker, process(database_url, world) as reaper:
+        batch = submit(worker, 2).batch_id
+        world.pass_seconds(REREAD_SECONDS / 2)
+        assert claims.reap(reaper) == 0  # it reads the clock later than the worker, and so it will again
+        held = claim(worker, batch)
+
+        world.step(step_seconds)
+        world.pass_seconds(REREAD_SECONDS / 2 + 1)
+        assert renew(worker, held) == {job.id for job in held}
+        assert claims.reap(reaper) == 0
+        assert succeed(worker, held) == {job.id for job in held}
+        assert [row.state for row in job_rows(worker, batch)] == [JobState.SUCCEEDED] * 2
+
+
+def test_who_is_really_gone_is_reaped_when_the_clock_has_settled(database_url: str) -> None:
+    world = World()
+    with process(database_url, world) as worker, process(database_url, world) as reaper:
+        batch = submit(worker, 1).batch_id
+        assert claims.reap(reaper) == 0
+        claim(worker, batch)
+        world.step(HOUR_SECONDS)
+        world.pass_seconds(LEASE_SECONDS)
+        assert claims.reap(reaper) == 0
+        world.pass_seconds(SETTLING_SECONDS + REREAD_SECONDS)
+        assert claims.reap(reaper) == 1
