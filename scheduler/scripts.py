@@ -1,4 +1,4 @@
-"""The verbs of the ledger as Lua, read from the package: one script a verb, each with the common part in front."""
+"""The verbs of the ledger as Lua, read from the package: one script a verb, each with what it shares in front."""
 
 from functools import cache
 from importlib.resources import files
@@ -17,6 +17,10 @@ NUMBERS = {
 }
 
 
+# The verbs that have no use for it are spared its functions: Lua makes each anew at every call.
+PULLING_BACK = frozenset({"acquire", "register", "settle", "revoke", "observe", "snapshot"})
+
+
 @cache
 def read(name: str) -> str:
     """The text of `lua/<name>.lua`."""
@@ -32,4 +36,7 @@ def compose(verb: str, clock: str | None = None) -> str:
             *(f"local {name} = {value!r}" for name, value in NUMBERS.items()),
         ]
     )
-    return "\n".join([numbers, clock or read("clock"), read("common"), read(verb)])
+    parts = [numbers, clock or read("clock"), read("common")]
+    if verb in PULLING_BACK:
+        parts.append(read("pull_back"))
+    return "\n".join([*parts, read(verb)])

@@ -9,7 +9,6 @@ from typing import Any
 from sqlalchemy import (
     BigInteger,
     Connection,
-    Insert,
     Integer,
     Row,
     Select,
@@ -27,7 +26,7 @@ from sqlalchemy import (
 )
 
 from jobs.states import BatchState, JobState
-from jobs.store import events, loading, tally
+from jobs.store import bulk, events, loading, tally
 from jobs.store.database import Database
 from jobs.store.events import EventKind
 from jobs.store.given import given, packed
@@ -35,6 +34,11 @@ from jobs.store.spool import Spooled
 from jobs.tables import TEXT_LEFT, Values, batches, jobs, results, said, tickets
 
 NAMED = 100  # ids named of those that changed
+JOB_COLUMNS = (
+    *("id", "batch_id", "custom_id", "answer_key", "priority", "text_bytes"),
+    *("state", "reused", "truncated", "finished_at"),
+)
+TEXT_COLUMNS = ("job_id", "subject", "body")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,18 +120,18 @@ def _insert(
     """New jobs: pending, or done where an earlier batch has the answer; returns their ids."""
     keys = packed(dialect, [{"answer_key": key} for key in {ticket.answer_key for ticket in fresh}])
     answers = {row.answer_key: row for row in connection.execute(_answers(dialect), {**keys, "batch": load.batch_id})}
-    rows = [_job_row(ticket, answers.get(ticket.answer_key), n, now) for n, ticket in enumerate(fresh)]
-    inserted = connection.execute(_insert_jobs(dialect), {**packed(dialect, rows), "batch": load.batch_id})
-    ids = {row.custom_id: int(row.id) for row in inserted}
-    texts = [{"job_id": ids[t.custom_id], "subject": t.subject, "body": t.body} for t in fresh]
-    connection.execute(_insert_tickets(dialect), packed(dialect, texts))
-    reused = [_reused_row(ids[t.custom_id], answers[t.answer_key]) for t in fresh if t.answer_key in answers]
+    ids = bulk.take_job_ids(connection, len(fresh))
+    numbered = list(zip(ids, fresh, strict=True))
+    rows = (_job_row(load.batch_id, id_, ticket, answers.get(ticket.answer_key), now) for id_, ticket in numbered)
+    bulk.insert_rows(connection, jobs, JOB_COLUMNS, rows)
+    bulk.insert_rows(connection, tickets, TEXT_COLUMNS, ((id_, t.subject, t.body) for id_, t in numbered))
+    reused = [_reused_row(id_, answers[t.answer_key]) for id_, t in numbered if t.answer_key in answers]
     if reused:
         connection.execute(insert(results), reused)
     done.reused = len(reused)
     moved |= {"reused": len(reused), JobState.SUCCEEDED: len(reused), JobState.PENDING: len(fresh) - len(reused)}
     moved[TEXT_LEFT] = sum(ticket.text_bytes for ticket in fresh if ticket.answer_key not in answers)
-    return list(ids.values())
+    return ids
 
 
 def _update(
@@ -164,8 +168,8 @@ def _update(
         connection.execute(_renew_jobs(dialect), packed(dialect, rows))
         # the old text may have been purged
         connection.execute(delete(tickets).where(tickets.c.job_id.in_([row["id"] for row in rows])))
-        texts = [{"job_id": row["id"], "subject": row["subject"], "body": row["body"]} for row in rows]
-        connection.execute(_insert_tickets(dialect), packed(dialect, texts))
+        texts = ((row["id"], row["subject"], row["body"]) for row in rows)
+        bulk.insert_rows(connection, tickets, TEXT_COLUMNS, texts)
     done.updated = len(rows)
 
 
@@ -200,18 +204,20 @@ def _reopen(connection: Connection, batch: Row[Any], load: Load, now: datetime) 
     events.add(connection, now, EventKind.REOPENED, load.batch_id)
 
 
-def _job_row(ticket: Spooled, answer: Row[Any] | None, number: int, now: datetime) -> Values:
-    return {
-        "number": number,
-        "custom_id": ticket.custom_id,
-        "answer_key": ticket.answer_key,
-        "priority": ticket.priority,
-        "text_bytes": ticket.text_bytes,
-        "state": JobState.PENDING if answer is None else JobState.SUCCEEDED,
-        "reused": answer is not None,
-        "truncated": answer is not None and answer.truncated,
-        "finished_at": None if answer is None else now,
-    }
+def _job_row(batch_id: str, id_: int, ticket: Spooled, answer: Row[Any] | None, now: datetime) -> tuple[Any, ...]:
+    """In the order of JOB_COLUMNS."""
+    return (
+        id_,
+        batch_id,
+        ticket.custom_id,
+        ticket.answer_key,
+        ticket.priority,
+        ticket.text_bytes,
+        (JobState.PENDING if answer is None else JobState.SUCCEEDED).value,
+        answer is not None,
+        answer is not None and answer.truncated,
+        None if answer is None else now,
+    )
 
 
 def _reused_row(job_id: int, answer: Row[Any]) -> Values:
@@ -251,21 +257,6 @@ def _answers(dialect: str) -> Select[Any]:
         .join(results, results.c.job_id == one)
         .join(source, source.c.id == results.c.job_id)
     )
-
-
-@cache
-def _insert_jobs(dialect: str) -> Insert:
-    names = ("custom_id", "answer_key", "priority", "text_bytes", "state", "reused", "truncated", "finished_at")
-    columns = {name: jobs.c[name].type for name in names}
-    new = given(dialect, "new", number=Integer(), **columns)
-    chosen = select(bindparam("batch", type_=String), *(new.c[name] for name in names)).order_by(new.c.number)
-    return insert(jobs).from_select(["batch_id", *names], chosen).returning(jobs.c.id, jobs.c.custom_id)
-
-
-@cache
-def _insert_tickets(dialect: str) -> Insert:
-    new = given(dialect, "new", job_id=BigInteger(), subject=Text(), body=Text())
-    return insert(tickets).from_select(["job_id", "subject", "body"], select(new))
 
 
 @cache

@@ -1,10 +1,7 @@
 -- Read everything at one moment. Answers: numbers (clock, settled at, totals, the limit in force, observed load,
 -- pause, beat, oldest interactive request without a first token), epoch, recent first tokens, the note, and the rises of the chat.
 local id, settled_at = epoch()
-local numbers = { NOW, settled_at }
-for _, name in ipairs(FIELDS) do
-  numbers[#numbers + 1] = T[name]
-end
+local numbers = { NOW, settled_at, totals() }
 local slots, tokens, prefill, outlook = limit(settled_at)
 local published = redis.call('HMGET', LIMIT, 'until', 'note')
 local seen = redis.call('HMGET', OBSERVED, 'slots', 'tokens', 'until')
