@@ -181,7 +181,10 @@ def test_a_blocked_batch_without_a_deadline_is_left_after_a_while(
     block(db, batch, "HTTP 401: the key is wrong")
     ended = waiting(db, batch, ledgers, shown)
     assert (ended.blocked, exit_code(ended)) == ("HTTP 401: the key is wrong", 6)
-    assert "blocked: HTTP 401: the key is wrong; goes on by itself when that works" in shown.said
+    assert (
+        "blocked: HTTP 401: the key is wrong; goes on by itself when that works, or mend it here and submit again"
+        in shown.said
+    )
 
 
 def test_with_a_deadline_a_blocked_batch_has_until_then(

@@ -63,6 +63,12 @@ def cron(tmp_path: Path) -> Cron:
     return Cron(tmp_path)
 
 
+def test_a_folder_that_is_not_there_is_one_line(cron: Cron) -> None:
+    ran = cron.run(1, TICKETS_BATCH_FOLDER="/nowhere")
+    assert ran.err == "cannot enter /nowhere: set TICKETS_BATCH_FOLDER to the folder with tickets-batch.toml\n"
+    assert cron.calls == []
+
+
 def test_a_good_night_is_quiet(cron: Cron) -> None:
     (cron.folder / "environment").write_text("LLM_API_KEY='a key'\n", encoding="utf-8")
     ran = cron.run(0)

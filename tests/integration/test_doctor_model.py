@@ -168,6 +168,7 @@ class TestWhatElseIsWrong:
         checks = found(engine.base_url)
         assert [check.level for check in checks.values()] == ["problem"]
         assert "set the pool's api_key" in checks[""].words
+        assert checks[""].words.count("401") == 1
 
     def test_nobody_there(self) -> None:
         [check] = found("http://127.0.0.1:9/v1").values()

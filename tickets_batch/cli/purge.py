@@ -26,7 +26,7 @@ class Age(click.ParamType[timedelta]):
         """Raises BadParameter, which says how it is written."""
         found = re.fullmatch(r"(\d{1,5})([hdw])", str(value), re.ASCII)
         if found is None:
-            self.fail(f"{value!r} is no age: write a number and h, d or w, as in 30d", param, context)
+            self.fail(f"{value!r} is no age: write a number and h, d or w, as in 30d.", param, context)
         return timedelta(**{UNITS[found[2]]: int(found[1])})
 
 

@@ -94,7 +94,7 @@ class Waiting:
         if look.why_away:
             yield look.why_away
         if look.batch.blocked:
-            yield f"blocked: {look.batch.blocked}; goes on by itself when that works"
+            yield f"blocked: {look.batch.blocked}; goes on by itself when that works, or mend it here and submit again"
         for pool in look.pools:
             if pool.reading is not None and pool.reading.condition is Condition.BLIND and self._is_settled:
                 yield f"pool {pool.name}: {pool.reading.reason}"

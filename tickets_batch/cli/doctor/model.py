@@ -153,7 +153,8 @@ class _Examination:
             yield Check(f"{self.about} priority", "warning", words)
 
     def _why_no_answer(self, attempt: Attempt) -> str:
-        status = f" (HTTP {attempt.http_status})" if attempt.http_status else ""
+        is_told = attempt.detail.startswith("HTTP ")
+        status = f" (HTTP {attempt.http_status})" if attempt.http_status and not is_told else ""
         models = self._served.models if self._served is not None else None
         listed = f"; it lists {_named(models)}" if models and self._pool.model not in models else ""
         to_do = f"; {TO_DO[attempt.symptom]}" if attempt.symptom in TO_DO else ""
