@@ -136,12 +136,13 @@ def test_a_forged_message_does_nothing(forged: Forged, place: Place) -> None:
     options = dict(forged.options)
     headers = {"task": forged.task, "id": "forged", "lang": "py", "argsrepr": "", "kwargsrepr": ""}
     headers |= options.pop("headers", {})
+    calls = len(place.engine.log())
     with place.app.connection_for_write() as connection:
         kinds = {"serializer": "json"} if "content_type" not in options else {}
         connection.Producer().publish(forged.body, routing_key=QUEUE, headers=headers, **(kinds | options))
     place.still_works()
     assert not RUN.exists()
-    assert place.engine.log() == []
+    assert len(place.engine.log()) == calls
 
 
 @pytest.mark.parametrize("name", RAW)
