@@ -11,6 +11,8 @@ from tests.support.valkey import ValkeyServer
 from workers.app import create_app
 from workers.queue import TaskQueue
 
+pytestmark = pytest.mark.long
+
 
 class Leaving:
     """The way to a server that takes so many connections more, and then none."""

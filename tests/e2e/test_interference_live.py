@@ -25,6 +25,8 @@ from tests.support.valkey import ValkeyServer
 from tests.support.wait import wait_until
 from workers.client import ModelClient
 
+pytestmark = pytest.mark.long
+
 ANSWER = ("--answer-tokens", str(SHORT.output_tokens))
 REFUSED = 'tickets_batch_gateway_requests_total{outcome="refused"}'
 LONG_ANSWER = Ticket(500, 400)  # some twelve seconds
@@ -73,7 +75,6 @@ def test_a_burst_of_chat_takes_what_batch_has_borrowed(night: Night, valkey: Val
     assert away_after_seconds < AWAY_SECONDS
 
 
-@pytest.mark.long
 def test_two_replicas_behind_one_address(night: Night, valkey: ValkeyServer) -> None:
     """A balancer that knows nothing deals out connections; the pool is both engines together."""
     burst = 40  # more than the chat may have: somebody must be sent away
@@ -104,7 +105,6 @@ def test_two_replicas_behind_one_address(night: Night, valkey: ValkeyServer) -> 
     assert most_at_engine(batch, began_at, time.time()) > shared.floor
 
 
-@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_batch_under_permanent_overload_does_as_much_as_a_static_cap_at_its_floor(
     tmp_path: Path, valkey: ValkeyServer

@@ -28,6 +28,8 @@ from tickets_batch.cli.run import run
 from tickets_batch.settings import Pool, Settings
 from workers.priority import PRIORITIES
 
+pytestmark = pytest.mark.long
+
 pytest_plugins = ["tests.support.engine_fixtures"]
 
 WELL = {

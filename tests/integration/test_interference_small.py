@@ -7,6 +7,8 @@ from tests.simulation.rows import ALONE, OURS, Night, play
 from tests.simulation.sites import MIDDLE
 from tests.simulation.table import Table, render
 
+pytestmark = pytest.mark.long
+
 ROWS = (ALONE, "cap 1", "cap 2", "cap 4", "cap 8", OURS)
 # Loose: one seed of ten minutes has few requests in its last hundredth.
 RATIO = 1.3

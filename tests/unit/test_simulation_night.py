@@ -16,6 +16,8 @@ from scheduler.simulation.shapes import Arrival, alternating, burst
 from scheduler.simulation.tickets import LONG, SHORT, Ticket, of_mean_lengths
 from tests.simulation.sites import MIDDLE
 
+pytestmark = pytest.mark.long
+
 BERLIN = ZoneInfo("Europe/Berlin")
 TEN = datetime(2026, 11, 30, 22, 0, tzinfo=BERLIN)
 ALWAYS = SharedHours.of(None, BERLIN)
