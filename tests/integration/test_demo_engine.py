@@ -54,6 +54,7 @@ def ask(base_url: str, **changes: Any) -> Any:
         "model": llama_server.MODEL,
         "messages": build_messages(SPEC, "Parcel", "Where is my parcel?"),
         "max_tokens": SPEC.max_output_tokens,
+        "temperature": 0,  # as the workers ask: else its white space may use the tokens up
     }
     request = Request(
         f"{base_url}/chat/completions", json.dumps(body | changes).encode(), {"Content-Type": "application/json"}
