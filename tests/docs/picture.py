@@ -23,7 +23,6 @@ from jobs.outcomes import Requeued, Succeeded, Symptom, Usage
 from jobs.store import claims, finishes, forecasts, samples, schema
 from jobs.store.database import Database
 from jobs.store.forecasts import StoredForecast
-from jobs.store.samples import LoadSample
 from scheduler.hours import SharedHours
 from scheduler.simulation.night import Night, Outcome, Row
 from scheduler.simulation.paced import Told, play_paced
@@ -33,6 +32,7 @@ from tests.docs.pages import CHECKOUT
 from tests.simulation.sites import MIDDLE
 from tests.support.browser import Browser, found_browser
 from tests.support.reported_night import GPU
+from tests.support.samples import sample_of
 from tests.support.store import ManualClock, attempt, submit
 from tickets_batch.report.figures import Figures
 from tickets_batch.report.page import page
@@ -74,7 +74,7 @@ def tell(db: Database, clock: ManualClock, played: Night, outcome: Outcome, told
     for row in outcome.rows:
         clock.instant = row.at
         _finish(db, batch_id, row, outcome, rng)
-    samples.record(db, [_sample(row) for row in outcome.rows])
+    samples.record(db, [sample_of(row) for row in outcome.rows])
     for one in told:
         forecasts.record(db, _forecast(batch_id, one))
     return batch_id
@@ -95,26 +95,6 @@ def _finish(db: Database, batch_id: str, row: Row, outcome: Outcome, rng: random
             ended.append(Finish(job, Requeued(is_yield=True), withdrawn))
     if ended:
         finishes.write(db, ended)
-
-
-def _sample(row: Row) -> LoadSample:
-    return LoadSample(
-        pool="gpu",
-        at=row.at,
-        limit_slots=row.limit.slots,
-        limit_tokens=row.limit.tokens,
-        batch_slots=row.held.slots,
-        batch_tokens=row.held.tokens,
-        interactive_slots=row.chat.slots,
-        interactive_tokens=row.chat.tokens,
-        interactive_waiting=row.waiting,
-        interactive_arrivals=row.arrivals,
-        interactive_refused=row.refused,
-        revoked=row.withdrawn,
-        ttft_seconds=row.ttft_seconds,
-        reading_age_seconds=0.5,
-        reason=row.rule,
-    )
 
 
 def _forecast(batch_id: str, told: Told) -> StoredForecast:

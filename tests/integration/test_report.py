@@ -8,6 +8,7 @@ import sys
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from html import unescape
 from pathlib import Path
@@ -19,11 +20,11 @@ from sqlalchemy import func, select
 from jobs.export import write_results
 from jobs.store import batches, results, samples
 from jobs.store.database import Database
-from jobs.store.samples import LoadSample
 from jobs.tables import attempts, jobs, load_samples
 from jobs.tables import results as results_table
 from scheduler.limit import Rule
 from tests.support.reported_night import GPU, LABELS, reported_night
+from tests.support.samples import SAMPLE as USUAL_SAMPLE
 from tests.support.store import START, ManualClock, claim, submit, succeed
 from tickets_batch.cli.run import run
 from tickets_batch.report.figures import Figures
@@ -45,23 +46,7 @@ CURVES = {
     "tokens": [],
 }
 
-SAMPLE = LoadSample(
-    pool="gpu",
-    at=START + timedelta(seconds=1),
-    limit_slots=12,
-    limit_tokens=36_000,
-    batch_slots=9,
-    batch_tokens=27_000,
-    interactive_slots=3,
-    interactive_tokens=9_000,
-    interactive_waiting=1,
-    interactive_arrivals=14,
-    interactive_refused=0,
-    revoked=2,
-    ttft_seconds=0.31,
-    reading_age_seconds=0.4,
-    reason="headroom",
-)
+SAMPLE = replace(USUAL_SAMPLE, at=START + timedelta(seconds=1))
 
 on_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)  # where SQL is not what is looked at
 

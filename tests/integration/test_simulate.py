@@ -4,7 +4,7 @@ import csv
 import json
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -13,7 +13,6 @@ import pytest
 
 from jobs.store import curves, samples, schema
 from jobs.store.database import Database
-from jobs.store.samples import LoadSample
 from scheduler.hours import SharedHours
 from scheduler.simulation.engine.profile import EngineProfile
 from scheduler.simulation.fitted import played
@@ -22,6 +21,7 @@ from scheduler.simulation.shapes import alternating
 from scheduler.simulation.tickets import SHORT
 from tests.simulation.sites import MIDDLE
 from tests.support.in_process import directory
+from tests.support.samples import sample_of
 from tests.support.store import START, ManualClock, claim, submit, succeed
 from tickets_batch.cli.run import run
 
@@ -192,26 +192,7 @@ def store_a_night(db: Database, clock: ManualClock) -> tuple[str, list[Row]]:
     rows = list(play(Night(MIDDLE, hours, [SHORT] * 100_000, chat, START, START + timedelta(seconds=900))).rows)
     batch_id = submit(db, 40, deadline_at=START + timedelta(hours=9)).batch_id
     held = claim(db, batch_id)
-    stored = [
-        LoadSample(
-            pool="gpu",
-            at=row.at.astimezone(UTC),
-            limit_slots=row.limit.slots,
-            limit_tokens=row.limit.tokens,
-            batch_slots=row.held.slots,
-            batch_tokens=row.held.tokens,
-            interactive_slots=row.chat.slots,
-            interactive_tokens=row.chat.tokens,
-            interactive_waiting=row.waiting,
-            interactive_arrivals=row.arrivals,
-            interactive_refused=row.refused,
-            revoked=row.withdrawn,
-            ttft_seconds=row.ttft_seconds,
-            reading_age_seconds=0.4,
-            reason=row.rule,
-        )
-        for row in rows
-    ]
+    stored = [sample_of(row) for row in rows]
     samples.record(db, stored)
     clock.advance(905.0)
     succeed(db, held)

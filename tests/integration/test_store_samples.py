@@ -7,26 +7,8 @@ from jobs.states import BatchState
 from jobs.store import batches, events, moves, samples
 from jobs.store.database import Database
 from jobs.store.events import EventKind
-from jobs.store.samples import LoadSample
+from tests.support.samples import SAMPLE
 from tests.support.store import START, ManualClock, claim, state, submit, succeed
-
-SAMPLE = LoadSample(
-    pool="gpu",
-    at=START,
-    limit_slots=12,
-    limit_tokens=36_000,
-    batch_slots=9,
-    batch_tokens=27_000,
-    interactive_slots=3,
-    interactive_tokens=9_000,
-    interactive_waiting=1,
-    interactive_arrivals=14,
-    interactive_refused=0,
-    revoked=2,
-    ttft_seconds=0.31,
-    reading_age_seconds=0.4,
-    reason="headroom",
-)
 
 
 def test_samples_come_back_as_they_were_by_pool_and_time(store: Database) -> None:
