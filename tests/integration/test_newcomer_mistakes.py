@@ -263,6 +263,21 @@ def test_a_port_that_is_taken(tmp_path: Path, run_in: Callable[..., tuple[int, s
     assert len([line for line in said.splitlines() if "INFO" not in line]) == 1
 
 
+def test_a_port_that_is_taken_is_told_by_up_before_anything_else_runs(
+    tmp_path: Path, run_in: Callable[..., tuple[int, str]]
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        (tmp_path / "tickets-batch.toml").write_text(f'{POOL}[gateway]\nlisten = "{address}"\n')
+        code, said = run_in(tmp_path, "up")
+    assert code == 1
+    (line,) = [line for line in said.splitlines() if "INFO" not in line]
+    assert f"cannot listen on {address}: Address already in use; change gateway.listen" in line
+    assert "the chat's door" not in said
+
+
 @pytest.fixture
 def run_in() -> Callable[..., tuple[int, str]]:
     """The command as a child in a folder: its exit code, and what it says."""

@@ -16,6 +16,7 @@ from tickets_batch.local import valkey
 from tickets_batch.local.child import Program
 from tickets_batch.local.environment import child_environment
 from tickets_batch.local.home import Home
+from tickets_batch.local.ports import answers_http, reachable
 from tickets_batch.local.process import end_leftovers, record
 from tickets_batch.local.supervisor import READY_SECONDS, TICK_SECONDS, Supervisor
 from tickets_batch.settings import Secret, Settings, reveal
@@ -163,10 +164,16 @@ class EmbeddedServices:
             return
         if service != "worker":
             environment = child_environment(self.settings, service)
-            yield Program(service, service, (*COMMAND, service), self._home.logs / f"{service}.log", environment)
+            log = self._home.logs / f"{service}.log"
+            # Where another program has the port, the gateway ends with its reason before it is ready.
+            is_ready = self._is_door_open if service == "gateway" else None
+            yield Program(service, service, (*COMMAND, service), log, environment, is_ready)
             return
         for number in range(1, self.settings.worker.processes + 1):
             yield worker_program(number, self.settings, self._home.logs / f"worker-{number}.log")
+
+    def _is_door_open(self) -> bool:
+        return answers_http(f"http://{reachable(self.settings.gateway.listen)}/healthz")
 
     def _write_down(self, supervisor: Supervisor) -> None:
         for service, lock in self._locks.items():
@@ -180,12 +187,12 @@ def worker_program(number: int, settings: Settings, log: Path | None) -> Program
     """One worker process, as `up`, `submit --wait` and `worker --processes N` start it."""
     argv = (*COMMAND, "worker", "--processes", "1")
     if settings.worker.metrics_listen is not None:
-        listen = _nth_address(settings.worker.metrics_listen, number)
+        listen = nth_address(settings.worker.metrics_listen, number)
         settings = settings.model_copy(update={"worker": settings.worker.model_copy(update={"metrics_listen": listen})})
     return Program(f"worker-{number}", "worker", argv, log, child_environment(settings, "worker"))
 
 
-def _nth_address(listen: str, number: int) -> str:
-    """The first process has HOST:PORT itself, each further one the next port."""
+def nth_address(listen: str, number: int) -> str:
+    """Where the `number`th process listens: the first has HOST:PORT itself, each further one the next port."""
     host, _, port = listen.rpartition(":")
     return f"{host}:{int(port) + number - 1}"

@@ -11,7 +11,7 @@ import click
 from jobs.spec import ClassificationSpec
 from scheduler.snapshot import Snapshot
 from tickets_batch.cli import exit_codes
-from tickets_batch.cli.doctor import clocks, house, redis_server, stored
+from tickets_batch.cli.doctor import clocks, house, listening, redis_server, stored
 from tickets_batch.cli.doctor.check import Check, tried
 from tickets_batch.cli.doctor.engine_advice import PrefillRate
 from tickets_batch.cli.frame import Call, verb
@@ -53,6 +53,7 @@ def examine(settings: Settings) -> Iterator[Check]:
         yield house.time_and_zone(settings)
         yield tried("home", house.home, settings)
         yield tried("disk", house.disk, settings)
+        yield from listening.addresses(settings)
         yield database.result()
         yield redis.result()
         has_database, has_redis = (one.result().level != "problem" for one in (database, redis))
