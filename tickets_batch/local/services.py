@@ -173,7 +173,9 @@ class EmbeddedServices:
             yield worker_program(number, self.settings, self._home.logs / f"worker-{number}.log")
 
     def _is_door_open(self) -> bool:
-        return answers_http(f"http://{reachable(self.settings.gateway.listen)}/healthz")
+        listen = self.settings.gateway.listen
+        is_any_port = listen.endswith(":0")  # the system chooses one, which is in the gateway's log
+        return is_any_port or answers_http(f"http://{reachable(listen)}/healthz")
 
     def _write_down(self, supervisor: Supervisor) -> None:
         for service, lock in self._locks.items():
