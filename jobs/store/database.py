@@ -20,7 +20,10 @@ from tickets_batch.errors import SettingsError
 
 LOCK_SECONDS = 30.0  # how long a transaction waits for another program's on SQLite
 CONNECT_SECONDS = 5
-IDLE_IN_TRANSACTION_MS = 30_000  # a client cut off inside a transaction must not hold its locks all night
+PING_SECONDS = 5.0  # for the ping of a connection that was kept: a new one is not waited for longer either
+# A client that is cut off inside a transaction holds locks for which all workers of a batch may wait, and so may the
+# renewal of their leases: less than two thirds of a lease of 15 s.
+IDLE_IN_TRANSACTION_MS = 8_000
 
 T = TypeVar("T")
 
@@ -161,6 +164,8 @@ def _engine(url: URL) -> Engine:
     )
     event.listen(engine, "do_connect", _connect_postgresql)
     event.listen(engine, "connect", _prepare_postgresql)
+    event.listen(engine, "checkin", _bound_ping)
+    event.listen(engine, "checkout", _bound_statements)  # comes after the ping
     return engine
 
 
@@ -186,3 +191,12 @@ def _prepare_postgresql(dbapi_connection: Any, _: object) -> None:
         cursor.execute(f"SET idle_in_transaction_session_timeout = {IDLE_IN_TRANSACTION_MS}")
         cursor.execute("SET timezone = 'UTC'")
     dbapi_connection.commit()
+
+
+def _bound_ping(dbapi_connection: Any, _: object) -> None:
+    if dbapi_connection is not None:  # it may have broken while it was used
+        dbapi_connection.silence_seconds = PING_SECONDS
+
+
+def _bound_statements(dbapi_connection: Any, _: object, __: object) -> None:
+    dbapi_connection.silence_seconds = None

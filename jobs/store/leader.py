@@ -5,7 +5,7 @@ The holder puts its epoch on whatever it commands, so that the command of one th
 
 from datetime import timedelta
 
-from sqlalchemy import insert, update
+from sqlalchemy import insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from jobs.store.database import Database
@@ -19,9 +19,15 @@ def acquire_or_renew(db: Database, name: str, holder: str, lease_seconds: float)
     the database's clock settles after a step. Raises StoreUnavailable.
     """
     now = db.now()
-    until = now + timedelta(seconds=lease_seconds)
     of_name = leaders.c.name == name
     is_ours = leaders.c.holder == holder
+    with db.read() as connection:
+        lease = connection.execute(select(leaders.c.holder, leaders.c.expires_at).where(of_name)).one_or_none()
+    if lease is not None and lease.holder != holder:
+        if lease.expires_at > now:  # mostly, and then nothing is locked
+            return None
+        now = db.reread()  # after a step back, a holder that has read the clock before us renews into our past
+    until = now + timedelta(seconds=lease_seconds)
     renewal = update(leaders).where(of_name, is_ours, leaders.c.expires_at > now).values(expires_at=until)
     takeover = (
         update(leaders)

@@ -7,6 +7,7 @@ from tickets_batch.errors import UserError
 
 VERSION = "0003"  # the newest in migrations/versions
 LOCK_KEY = 7_104_202  # the advisory lock under which the tables are changed
+UPGRADE_SECONDS = 3_600.0  # for one statement: an index of many millions of rows, or another's whole upgrade
 
 
 def upgrade(url: str) -> None:
@@ -21,6 +22,9 @@ def upgrade(url: str) -> None:
     try:
         with database.begin() as connection:  # on SQLite, BEGIN IMMEDIATE keeps the others out
             if database.dialect == "postgresql":
+                from jobs.store import silence  # only here: with SQLite the driver is not needed
+
+                silence.allow(connection, UPGRADE_SECONDS)
                 connection.execute(select(func.pg_advisory_xact_lock(LOCK_KEY)))
             if _is_newer(version := _version(connection)):
                 raise UserError(_too_new(version))

@@ -4,16 +4,18 @@ Every rule gives complaints, one line each; a run without any has passed. What a
 how much it explains is bounded here, by the promises of the design's first section.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import chain, islice
 
 from jobs.outcomes import Symptom
 from jobs.states import JobState
 from scheduler.capacity import Amount
 from scheduler.ledger import LEASE_SECONDS
-from tests.chaos.evidence import Evidence, Incident
-from tests.chaos.plan import EVERYTHING, WORKERS
+from tests.chaos.evidence import Evidence, Incident, JobLeft
+from tests.chaos.plan import EVERYTHING, PARTS, SCHEDULERS, WORKERS
 from tests.chaos.world import ATTEMPTS, JOB_LEASE_SECONDS, SLOTS
 from tests.engine.answer import expected_label, ticket_hash
 from tests.engine.log import LogRow
@@ -24,12 +26,13 @@ from tests.support.shift import LABELS
 SLACK_SECONDS = 0.5  # between the clocks of two processes, and for what is on its way
 RECLAIM_SECONDS = 2.0  # asked back, heard of by renewal, closed, noticed by the engine
 AFTERMATH_SECONDS = LEASE_SECONDS + 3.0  # for so long a fault may still show at the engine
-UNHARMED_SECONDS = JOB_LEASE_SECONDS / 2  # leases are renewed three times in their time
+UNHARMED_SECONDS = JOB_LEASE_SECONDS / 3  # then one renewal fails, and two more are tried in time
+COMMIT_SECONDS = 3.0  # from the end of an answer until its result is written, on a busy machine
 SHOWN = 5  # of many complaints alike, and of many names in one
 
 # An attempt that ends in one of these has cost the ticket one of its tries.
 _SPENDING = frozenset({Symptom.SERVER_ERROR, Symptom.TIMED_OUT, Symptom.DISCONNECTED, Symptom.INVALID_OUTPUT})
-_OF_VALKEY = ("with its data", "without its data")
+_NOT_CALLED = frozenset({Symptom.UNREACHABLE, Symptom.TOO_LARGE})  # an attempt in which nothing was sent
 # Wrong in form, and yet there is no doubt which label is meant.
 _UNDERSTOOD = frozenset({"fenced", "list", "ignore_response_format"})
 _ENDING = frozenset({"refused", "too_long"})  # by the engine's own word, at once
@@ -42,28 +45,21 @@ def judge(evidence: Evidence) -> list[str]:
 
 
 def repeated(evidence: Evidence) -> int:
-    """Answers that the engine gave in full and that no result came of."""
-    answered = sum(
-        row.klass == "batch" and (row.outcome == "ok" or (row.fault in _UNDERSTOOD and row.label is not None))
-        for row in evidence.engine
+    """Answers that the engine gave in full and of which the store knows nothing."""
+    answered = Counter(
+        row.ticket
+        for row in _calls(evidence)
+        if row.outcome == "ok" or (row.fault in _UNDERSTOOD and row.label is not None)
     )
-    return answered - sum(bool(job.labels) for job in evidence.jobs)
+    unknown = _unaccounted(evidence)
+    kept = Counter(ticket for ticket, job in _jobs(evidence).items() if job.labels)
+    return sum(max(0, min(unknown[ticket], answered[ticket] - kept[ticket])) for ticket in answered)
 
 
 def may_be_repeated(evidence: Evidence) -> int:
-    """The most answers that may be paid for twice, by what happened.
-
-    For whatever makes a worker lose its leases or its life, what was in flight then and one unflushed write of it; for
-    what makes it lose its connection to the engine or its permits, what was in flight; and at any time the few that end
-    while they are asked back.
-    """
-    most = SLOTS // 2
-    for incident in evidence.incidents:
-        if workers := _workers_hit(incident):
-            most += SLOTS + UNFLUSHED * workers
-        elif _loses_calls(incident):
-            most += SLOTS
-    return most
+    """The most of them that may be: what was in flight when workers lost lives or leases, one unflushed write each."""
+    calls = [row for row in _rows(evidence) if row.klass == "batch"]
+    return sum(len(_held(calls, loss.began_at)) + UNFLUSHED * loss.workers for loss in _losses(evidence))
 
 
 # --- the rules
@@ -123,28 +119,31 @@ def _failures(evidence: Evidence) -> Iterator[str]:
 
 
 def _repeats(evidence: Evidence) -> Iterator[str]:
+    """A call more than the store accounts for takes a fault that made a worker lose what it held, at that time."""
     count, most = repeated(evidence), may_be_repeated(evidence)
     if count > most:
         yield f"repeats: {count} answers were paid for twice, at most {most} may be"
+    losses, calls = _losses(evidence), _calls(evidence)
+    for ticket, more in sorted(_unaccounted(evidence).items()):
+        flights = [(row.arrived_at, _end(row) + COMMIT_SECONDS) for row in calls if row.ticket == ticket]
+        touched = sum(any(loss.overlaps(*flight) for flight in flights) for loss in losses)
+        if more > touched:
+            name = next((job.custom_id for key, job in _jobs(evidence).items() if key == ticket), ticket)
+            yield f"repeats: {name} was called {len(flights)} times, {more - touched} more than attempts and faults say"
 
 
 def _paid_again(evidence: Evidence) -> Iterator[str]:
     """A committed result is never paid for again, but by a worker that was not there when its lease ran out."""
-    if any(incident.fault.kind == "clock step" for incident in evidence.incidents) and _is_sqlite(evidence):
+    if _is_sqlite(evidence) and any(incident.fault.kind == "clock step" for incident in evidence.incidents):
         return  # there the time of a commit is that of the process that made it
-    committed = {
-        ticket_hash(evidence.tickets[job.custom_id]): job.finished_at
-        for job in evidence.jobs
-        if job.state is JobState.SUCCEEDED and job.finished_at is not None and job.custom_id in evidence.tickets
-    }
-    late = [
-        row
-        for row in evidence.engine
-        if row.klass == "batch" and row.arrived_at > committed.get(row.ticket, row.arrived_at) + SLACK_SECONDS
-    ]
-    zombies = sum(_workers_hit(incident) for incident in evidence.incidents if incident.fault.kind != "kill")
-    if len(late) > SLOTS * zombies:
-        yield f"paid again: {len(late)} calls for tickets whose result was committed before, with {zombies} zombies"
+    zombies = [loss for loss in _losses(evidence) if loss.leaves_zombies]
+    committed = {ticket: job.finished_at for ticket, job in _jobs(evidence).items() if job.labels}
+    for row in _calls(evidence):
+        at = committed.get(row.ticket)
+        if at is None or row.arrived_at <= at + SLACK_SECONDS:
+            continue
+        if not any(loss.overlaps(row.arrived_at, row.arrived_at) for loss in zombies):
+            yield f"paid again: a call at {row.arrived_at:.2f} for a ticket whose result was committed at {at:.2f}"
 
 
 def _permits(evidence: Evidence) -> Iterator[str]:
@@ -165,24 +164,16 @@ def most_at_engine(evidence: Evidence) -> int:
 def _capacity(evidence: Evidence) -> Iterator[str]:
     """At the engine there is never more than its slots, but for what is being reclaimed or was in flight at a fault."""
     rows = _rows(evidence)
-    shaking = [
-        (incident.began_at, incident.over_at + AFTERMATH_SECONDS, len(_held(rows, incident.began_at)))
-        for incident in evidence.incidents
-        if _shakes_capacity(incident)
-    ]
-    worst: tuple[int, float, int] | None = None
-    for at in sorted(row.arrived_at for row in rows):
-        held = _held(rows, at)
-        if len(held) <= SLOTS:
-            continue
-        reclaimed = sum(row.outcome == "aborted" and _end(row) - at < RECLAIM_SECONDS for row in held)
-        at_faults = sum(in_flight + SLOTS // 2 for begin, end, in_flight in shaking if begin <= at <= end)
-        over = len(held) - reclaimed - at_faults - SLOTS
-        if over > 0 and (worst is None or over > worst[0]):
-            worst = over, at, len(held)
+    shaken = [(i.began_at, i.over_at + _shakes_on_seconds(i)) for i in evidence.incidents if _shakes_capacity(i)]
+    strange = [row for row in rows if not any(_overlap((row.arrived_at, _end(row)), each) for each in shaken)]
+    worst: tuple[int, float] | None = None
+    for at in sorted(row.arrived_at for row in strange):
+        held = [row for row in _held(strange, at) if row.outcome != "aborted" or _end(row) - at >= RECLAIM_SECONDS]
+        if len(held) > SLOTS and (worst is None or len(held) > worst[0]):
+            worst = len(held), at
     if worst is not None:
-        over, at, count = worst
-        yield f"capacity: {count} requests at an engine of {SLOTS} slots at {at:.2f}, {over} more than faults explain"
+        count, at = worst
+        yield f"capacity: {count} requests that no fault explains at an engine of {SLOTS} slots at {at:.2f}"
 
 
 def _chat(evidence: Evidence) -> Iterator[str]:
@@ -208,25 +199,61 @@ def _surprises(evidence: Evidence) -> Iterator[str]:
 # --- what a fault explains
 
 
-def _workers_hit(incident: Incident) -> int:
-    """How many workers may lose what they hold by it: their lives, or leases that nobody could renew in time."""
+@dataclass(frozen=True, slots=True)
+class _Loss:
+    """Workers lost what they held: their lives, or leases that nobody could renew in time."""
+
+    workers: int
+    began_at: float
+    until: float
+    leaves_zombies: bool  # they go on with what they have lost, until they are told
+
+    def overlaps(self, began_at: float, ended_at: float) -> bool:
+        return _overlap((began_at, ended_at), (self.began_at, self.until))
+
+
+def _losses(evidence: Evidence) -> list[_Loss]:
+    found = ((incident, _workers_hit(incident, evidence)) for incident in evidence.incidents)
+    return [
+        _Loss(workers, incident.began_at, incident.over_at + after_seconds, after_seconds > 0.0)
+        for incident, (workers, after_seconds) in found
+        if workers
+    ]
+
+
+def _workers_hit(incident: Incident, evidence: Evidence) -> tuple[int, float]:
+    """How many workers may lose what they hold by it, and for how long after it they may not know."""
     fault = incident.fault
     lasted_seconds = incident.over_at - incident.began_at
-    if fault.kind not in ("kill", "clock step", "half-open") and lasted_seconds < UNHARMED_SECONDS:
-        return 0
-    if fault.target in WORKERS:
-        return 1
-    if fault.target.endswith("- database"):
-        return int(fault.target.startswith(WORKERS))
-    if fault.target in ("postgresql", EVERYTHING) or fault.kind == "disk full":
-        return len(WORKERS)
-    return 0
+    if fault.kind == "kill" and fault.target in (*PARTS, EVERYTHING):
+        return _many_of(fault.target), 0.0
+    if fault.kind == "clock step":  # on PostgreSQL the time is the server's
+        return (len(WORKERS) if _is_sqlite(evidence) else 0), math.inf
+    # Who stands still within a transaction keeps locks on the batch's own row, for which every worker then waits.
+    if fault.kind == "half-open" and fault.target.endswith("- database"):
+        return len(WORKERS), math.inf  # found out when the connection is used, or after long silence
+    if lasted_seconds < UNHARMED_SECONDS:
+        return 0, 0.0
+    if fault.kind == "refuse" and fault.target.endswith("- database"):
+        return _many_of(fault.target), JOB_LEASE_SECONDS
+    if (
+        fault.target in ("postgresql", EVERYTHING, *SCHEDULERS, *WORKERS)
+        or (fault.kind == "disk full" and fault.target == evidence.plan.database)
+        or fault.target.endswith("- database")
+    ):
+        return len(WORKERS), JOB_LEASE_SECONDS
+    return 0, 0.0
+
+
+def _many_of(target: str) -> int:
+    """How many workers a target is, or is of."""
+    return len(WORKERS) if target == EVERYTHING else int(target.startswith(WORKERS))
 
 
 def _touches(incident: Incident, *services: str) -> bool:
     fault = incident.fault
     if fault.target == EVERYTHING:
-        return fault.kind == "kill"
+        return fault.kind in ("kill", "pause")
     names = {"redis": "valkey", "engine": "engine"}
     return any(
         fault.target.endswith(f"- {service}") or names[service] in (fault.target, fault.kind.rpartition(" ")[2])
@@ -234,18 +261,16 @@ def _touches(incident: Incident, *services: str) -> bool:
     ) or (fault.kind == "engine says" and "engine" in services)
 
 
-def _loses_calls(incident: Incident) -> bool:
-    """Whether answers may come that no worker hears any more: a wrong answer of the engine is none that is paid for."""
-    target = incident.fault.target
-    is_workers = target.startswith(WORKERS) and target.endswith(("- redis", "- engine"))
-    return is_workers or target in ("valkey", "engine", *_OF_VALKEY)
-
-
 def _shakes_capacity(incident: Incident) -> bool:
     """Whether somebody may go on at the engine whom the ledger no longer counts, or nobody is asked."""
     fault = incident.fault
-    is_late = fault.kind in ("pause", "stall") and fault.target.startswith((*WORKERS, "gateway"))
+    is_late = fault.kind in ("pause", "stall") and fault.target.startswith((*WORKERS, "gateway", EVERYTHING))
     return is_late or _touches(incident, "redis", "engine")
+
+
+def _shakes_on_seconds(incident: Incident) -> float:
+    """Whoever is half-open finds out later than the fault is over."""
+    return AFTERMATH_SECONDS if incident.fault.kind == "half-open" else SLACK_SECONDS
 
 
 def _crowds_chat(incident: Incident) -> float | None:
@@ -279,6 +304,28 @@ def _during(evidence: Evidence, felt: Felt, explains: Callable[[Incident], float
 
 def _is_sqlite(evidence: Evidence) -> bool:
     return evidence.plan.database == "sqlite"
+
+
+def _jobs(evidence: Evidence) -> dict[str, JobLeft]:
+    """By the hash of their tickets' texts, as the engine's log has them."""
+    texts = evidence.tickets
+    return {ticket_hash(texts[job.custom_id]): job for job in evidence.jobs if job.custom_id in texts}
+
+
+def _calls(evidence: Evidence) -> list[LogRow]:
+    return [row for row in evidence.engine if row.klass == "batch"]
+
+
+def _unaccounted(evidence: Evidence) -> Counter[str]:
+    """How many calls for each ticket are more than the attempts that the store has of it."""
+    made = Counter(row.ticket for row in _calls(evidence))
+    for ticket, job in _jobs(evidence).items():
+        made[ticket] -= sum(symptom not in _NOT_CALLED for symptom in job.symptoms)
+    return +made
+
+
+def _overlap(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    return one[0] <= other[1] and other[0] <= one[1]
 
 
 def _rows(evidence: Evidence) -> list[LogRow]:

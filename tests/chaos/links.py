@@ -18,13 +18,13 @@ _RESET = struct.pack("ii", 1, 0)  # linger on, for no time: closing sends RST
 class Link:
     """One way, on a port of its own. Methods run on the proxy's loop."""
 
-    def __init__(self, connect: Connect) -> None:
+    def __init__(self, connect: Connect, port: int) -> None:
         self._connect = connect
         self._server: asyncio.Server | None = None
         self._flows = asyncio.Event()
         self._flows.set()
         self._open: dict[asyncio.Task[None], asyncio.Event] = {}  # what carries, and whether it is a dead end
-        self.port = 0
+        self.port = port  # 0: a free one
 
     async def listen(self) -> None:
         """Accept connections, always on the same port."""
@@ -108,7 +108,8 @@ class Link:
 class Links:
     """All ways of one world, on a thread of their own; made by `add`, used by name."""
 
-    def __init__(self) -> None:
+    def __init__(self, take_port: Callable[[], int] = lambda: 0) -> None:
+        self._take_port = take_port
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="links", daemon=True)
         self._links: dict[str, Link] = {}
@@ -155,7 +156,7 @@ class Links:
 
     def add(self, name: str, connect: Connect) -> int:
         async def made() -> Link:
-            link = Link(connect)
+            link = Link(connect, self._take_port())
             await link.listen()
             return link
 

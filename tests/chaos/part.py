@@ -34,6 +34,7 @@ class Part:
         self._starts = 0
         self._command: Command | None = None
         self._read = 0  # characters of the present log that were judged
+        self._unread = ""  # of those before it
 
     @property
     def is_alive(self) -> bool:
@@ -48,6 +49,7 @@ class Part:
         """Start it, unless it runs."""
         if self.is_alive:
             return
+        self._unread = self.news()
         self._starts += 1
         self._command = Command(
             [sys.executable, "-P", "-m", "tickets_batch", *self._arguments],
@@ -69,11 +71,14 @@ class Part:
     def resume(self) -> None:
         self._signal(signal.SIGCONT)
 
+    def ask_to_stop(self) -> None:
+        """SIGTERM, which it hears even where it was paused."""
+        self._signal(signal.SIGTERM)
+        self._signal(signal.SIGCONT)
+
     def stop(self) -> None:
-        """In good order, and by force where that takes too long."""
+        """Wait for one that was asked to stop, and end it by force where that takes too long."""
         if self._command is not None and self.is_alive:
-            self._signal(signal.SIGTERM)
-            self._signal(signal.SIGCONT)
             with suppress(AssertionError):
                 self._command.wait(10)
             self._command.close()
@@ -86,7 +91,8 @@ class Part:
     def news(self) -> str:
         """What it has written since this was asked last."""
         text = self._command.err if self._command is not None else ""
-        new, self._read = text[self._read :], len(text)
+        new, self._read = self._unread + text[self._read :], len(text)
+        self._unread = ""
         return new
 
     def _signal(self, number: signal.Signals) -> None:
@@ -98,11 +104,11 @@ class Part:
 class Tree:
     """A process and its children, which are paused and killed as one."""
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int | None) -> None:
         self._processes: list[psutil.Process] = []
         with suppress(psutil.NoSuchProcess):  # two faults may befall it at one time
-            root = psutil.Process(pid)
-            self._processes = [root, *root.children(recursive=True)]
+            root = psutil.Process(pid) if pid is not None else None
+            self._processes = [root, *root.children(recursive=True)] if root is not None else []
 
     def send(self, number: signal.Signals) -> None:
         for process in self._processes:

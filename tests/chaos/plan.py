@@ -1,7 +1,6 @@
 """Which faults befall which part, and when: a pure function of the seed."""
 
 import random
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -13,6 +12,14 @@ SCHEDULERS = ("scheduler-1", "scheduler-2")  # one leads, one stands by: which i
 WORKERS = ("worker-1", "worker-2")
 PARTS = (*SCHEDULERS, *WORKERS, "gateway")
 EVERYTHING = "everything"  # every part, Valkey and the database's server, at one moment
+SERVERS = ("valkey", "postgresql", "engine")
+WAYS = tuple(
+    f"{part} - {service}"
+    for part in PARTS
+    for service in ("redis", "database", "engine")
+    if (service, part) != ("database", "gateway") and not (service == "engine" and part in SCHEDULERS)
+)
+CUTS = ("cut", "refuse", "stall", "half-open")
 WINDOW_SECONDS = 5.5  # faults begin within so long of the first answer
 SQLITE_EVERY = 5  # one plan in so many runs on SQLite
 
@@ -64,14 +71,21 @@ def plan_of(seed: int) -> Plan:
     """The plan of a seed. Plans of one version of this module are the same everywhere."""
     rng = random.Random(seed)
     database: DatabaseKind = "sqlite" if seed % SQLITE_EVERY == 0 else "postgresql"
-    makers = [maker for maker in _MAKERS for _ in range(_WEIGHT[maker])]
-    # Neighbouring seeds begin with different kinds, so that a few hundred plans meet every kind often.
-    first = _MAKERS[seed % len(_MAKERS)]
-    chosen = [first, *(rng.choice(makers) for _ in range(rng.randint(1, 3)))]
-    faults = [maker(rng, database, round(rng.uniform(0.0, WINDOW_SECONDS), 2)) for maker in chosen]
-    # The same for what the engine's script has: each plan has its own kind of it, in turn.
-    script = ENGINE_SCRIPT[seed % len(ENGINE_SCRIPT)]
-    faults.append(_engine_says(script, rng, round(rng.uniform(0.0, WINDOW_SECONDS), 2)))
+
+    def at() -> float:
+        return round(rng.uniform(0.0, WINDOW_SECONDS), 2)
+
+    # In turn, so that a few hundred plans meet every fault of every target often: one that befalls a process, one that
+    # befalls a connection, one of the engine's script. By chance: up to two more.
+    faults = [_befalls(*_PROCESS_FAULTS[seed % len(_PROCESS_FAULTS)], rng, database, at())]
+    turn = seed + seed // len(_LINK_FAULTS)  # each time round another of them meets another of those
+    faults.append(_link(*_LINK_FAULTS[turn % len(_LINK_FAULTS)], rng, database, at()))
+    for _ in range(rng.randint(0, 2)):
+        if rng.random() < LINK_SHARE:
+            faults.append(_link(*rng.choice(_LINK_FAULTS), rng, database, at()))
+        else:
+            faults.append(_befalls(*rng.choice(_PROCESS_FAULTS), rng, database, at()))
+    faults.append(_engine_says(ENGINE_SCRIPT[seed % len(ENGINE_SCRIPT)], rng, at()))
     return Plan(
         seed=seed,
         database=database,
@@ -81,40 +95,36 @@ def plan_of(seed: int) -> Plan:
     )
 
 
-def _kill(rng: random.Random, _: DatabaseKind, at: float) -> Fault:
-    return Fault(at, "kill", rng.choice((*PARTS, *PARTS, EVERYTHING)), round(rng.uniform(0.1, 2.0), 2))
+def _befalls(kind: str, target: str, rng: random.Random, database: DatabaseKind, at: float) -> Fault:
+    if database == "sqlite" and target in ("postgresql", "database"):
+        kind, target = "disk full", "database"  # no server to hurt: its file's disk is what can fail
+    if database == "sqlite" and kind == "clock step":
+        target = EVERYTHING  # its parts are on one machine, whose clock is the database's too
+    match kind:
+        case "kill":
+            return Fault(at, kind, target, round(rng.uniform(0.1, 2.0), 2))
+        case "pause":
+            return Fault(at, kind, target, round(rng.uniform(0.5, 9.0), 2))
+        case "disk full":
+            full = database if target == "database" else target
+            return Fault(at, kind, full, round(rng.uniform(0.5, 3.0), 2))
+        case "restart valkey":
+            keeps = {"keeps_data": target == "with its data"}
+            return Fault(at, kind, target, round(rng.uniform(0.0, 1.5), 2), keeps)
+        case "clock step":
+            # On SQLite for longer than until the clock is read again.
+            seconds = rng.uniform(11.0, 15.0) if database == "sqlite" else rng.uniform(3.0, 8.0)
+            step = rng.choice((-3600.0, -90.0, -5.0, 5.0, 90.0, 3600.0))
+            return Fault(at, kind, target, round(seconds, 2), {"step_seconds": step})
+        case _:
+            raise ValueError(kind)
 
 
-def _pause(rng: random.Random, database: DatabaseKind, at: float) -> Fault:
-    servers = ("valkey", "engine") if database == "sqlite" else ("valkey", "engine", "postgresql")
-    return Fault(at, "pause", rng.choice((*PARTS, *PARTS, *servers)), round(rng.uniform(0.5, 7.0), 2))
-
-
-def _restart_valkey(rng: random.Random, _: DatabaseKind, at: float) -> Fault:
-    keeps = rng.random() < 0.5
-    target = "with its data" if keeps else "without its data"
-    return Fault(at, "restart valkey", target, round(rng.uniform(0.0, 1.5), 2), {"keeps_data": keeps})
-
-
-def _restart_database(rng: random.Random, database: DatabaseKind, at: float) -> Fault:
-    if database == "sqlite":  # no server to restart: its file's disk is what can fail
-        return _fill_disk(rng, database, at)
-    return Fault(at, "kill", "postgresql", round(rng.uniform(0.0, 1.5), 2))
-
-
-def _link(rng: random.Random, database: DatabaseKind, at: float) -> Fault:
-    part = rng.choice(PARTS)
-    services = ["redis"]
-    if part != "gateway" and database == "postgresql":
-        services.append("database")
-    if part not in SCHEDULERS:
-        services.append("engine")
-    kind, seconds = rng.choice((("cut", 0.0), ("refuse", 3.0), ("stall", 5.0), ("half-open", 4.0)))
-    return Fault(at, kind, f"{part} - {rng.choice(services)}", round(rng.uniform(seconds / 4, seconds), 2))
-
-
-def _fill_disk(rng: random.Random, database: DatabaseKind, at: float) -> Fault:
-    return Fault(at, "disk full", database, round(rng.uniform(0.5, 3.0), 2))
+def _link(kind: str, way: str, rng: random.Random, database: DatabaseKind, at: float) -> Fault:
+    if database == "sqlite":
+        way = way.replace("- database", "- redis")
+    longest = {"cut": 0.0, "refuse": 3.0, "stall": 8.0, "half-open": 4.0}[kind]
+    return Fault(at, kind, way, round(rng.uniform(longest / 4, longest), 2))
 
 
 def _engine_says(kind: str, rng: random.Random, at: float) -> Fault:
@@ -134,23 +144,13 @@ def _engine_says(kind: str, rng: random.Random, at: float) -> Fault:
     return Fault(at, "engine says", kind, seconds, {"rate": rate, **details})
 
 
-def _step_clock(rng: random.Random, database: DatabaseKind, at: float) -> Fault:
-    step = rng.choice((-3600.0, -90.0, -5.0, 5.0, 90.0, 3600.0))
-    target, seconds = rng.choice(PARTS), round(rng.uniform(3.0, 8.0), 2)
-    if database == "sqlite" and rng.random() < 0.5:
-        # There the machine's clock is the database's: it steps for all, for longer than until it is read again.
-        target, seconds = EVERYTHING, round(rng.uniform(11.0, 15.0), 2)
-    return Fault(at, "clock step", target, seconds, {"step_seconds": step})
-
-
-_Maker = Callable[[random.Random, DatabaseKind, float], Fault]
-_WEIGHT: dict[_Maker, int] = {
-    _kill: 3,
-    _pause: 3,
-    _restart_valkey: 2,
-    _restart_database: 1,
-    _link: 4,
-    _fill_disk: 1,
-    _step_clock: 1,
-}
-_MAKERS = tuple(_WEIGHT)
+# Their numbers have no divisor in common with that of plans to one on SQLite, so that no turn is always that one's.
+_PROCESS_FAULTS = (
+    *(("kill", target) for target in (*PARTS, "postgresql", "engine", EVERYTHING)),
+    *(("restart valkey", target) for target in ("with its data", "without its data")),  # SIGKILL too
+    *(("pause", target) for target in (*PARTS, *SERVERS)),
+    *(("clock step", target) for target in (*PARTS, EVERYTHING)),
+    *(("disk full", target) for target in ("database", "valkey")),
+)
+_LINK_FAULTS = tuple((kind, way) for way in WAYS for kind in CUTS)
+LINK_SHARE = 0.4

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.chaos.evidence import Evidence, Incident, batch_state, done, inconsistency, jobs_left
-from tests.chaos.plan import EVERYTHING, PARTS, Fault, Plan
+from tests.chaos.plan import EVERYTHING, PARTS, SERVERS, Fault, Plan
+from tests.chaos.stillness import Stillness
 from tests.chaos.world import SPEC, World
 from tests.engine.faults import Fault as EngineFault
 from tests.engine.faults import Rule
@@ -16,7 +17,7 @@ from tests.support.shift import submit, with_spec
 from tests.support.wait import wait_until
 
 TICK_SECONDS = 0.05
-FIRST_ANSWER_SECONDS = 40.0
+FIRST_ANSWER_SECONDS = 100.0  # who dispatches may just have begun to wait on a half-open connection
 END_SECONDS = 120.0  # for a batch after its last fault: probes of a blocked pool come twice as late each time
 PERMIT_SECONDS = 12.0  # two leases and some: of whom a fault has robbed of its holder
 CHAT_PATIENCE_SECONDS = 25.0
@@ -30,6 +31,12 @@ _TRACEBACK = re.compile(
 def play(world: World, plan: Plan) -> Evidence:
     """Run a plan in a world on its kind of database; the world is as good as new after it."""
     assert world.kind == plan.database
+    with Stillness() as stillness:
+        evidence = _play(world, plan)
+    return evidence.changed(incidents=(*evidence.incidents, *stillness.found))
+
+
+def _play(world: World, plan: Plan) -> Evidence:
     world.empty()
     bodies = [f"Where is parcel {number} of order {plan.seed}-{number * 7919}?" for number in range(plan.tickets)]
     batch_id = submit(world.db, bodies, **with_spec(SPEC))
@@ -49,7 +56,7 @@ def play(world: World, plan: Plan) -> Evidence:
         batch_state=batch_state(world.db, batch_id),
         jobs=tuple(left),
         inconsistency=inconsistency(world.db),
-        engine=tuple(world.engine.log()),
+        engine=tuple(world.calls()),
         chat=tuple(chat.felt),
         permits=world.snapshot(),
         incidents=tuple(incidents),
@@ -80,10 +87,12 @@ class _Timeline:
                 self._healing.remove(entry)
                 _, began_at, fault, heal = entry
                 heal()
+                if fault.kind == "kill" and fault.target == "engine":
+                    self._engine_knows = False
                 self._returning.append((began_at, fault))
             while self._faults and self._faults[0].at_seconds <= now:
                 fault = self._faults.pop(0)
-                if fault.kind == "disk full" and not self._world.disk.can_be_filled:
+                if fault.kind == "disk full" and not self._world.disk_of(fault.target).can_be_filled:
                     continue
                 began_at = time.time()
                 self._healing.append((now + fault.seconds, began_at, fault, self._begin(fault)))
@@ -99,8 +108,7 @@ class _Timeline:
         return self._incidents
 
     def _is_back(self, fault: Fault) -> bool:
-        mine = PARTS if fault.target == EVERYTHING else [part for part in PARTS if part == fault.target]
-        return all(map(self._world.is_up, mine))
+        return all(map(self._world.is_up, _hit(fault)))
 
     def _begin(self, fault: Fault) -> Heal:
         world, target = self._world, fault.target
@@ -114,8 +122,9 @@ class _Timeline:
             case "cut" | "refuse" | "stall" | "half-open":
                 return world.links.begin(fault.kind, target)
             case "disk full":
-                world.disk.fill()
-                return world.disk.clear
+                disk = world.disk_of(target)
+                disk.fill()
+                return disk.clear
             case "clock step":
                 return world.step_clock(target, fault.detail["step_seconds"])
             case "engine says":
@@ -138,9 +147,17 @@ class _Timeline:
 
     def _tell_engine(self) -> None:
         """The rules, as soon as it listens."""
-        if not self._engine_knows and not self._world.engine_stands_still:
+        if not self._engine_knows and self._world.engine_listens:
             self._world.engine.set_faults(*(rule for _, rule in self._rules), seed=self._seed)
             self._engine_knows = True
+
+
+def _hit(fault: Fault) -> tuple[str, ...]:
+    """The parts and servers that are there again when it is over."""
+    if fault.kind == "restart valkey":
+        return ("valkey",)
+    hit = (*PARTS, "valkey", "postgresql") if fault.target == EVERYTHING else (fault.target,)
+    return tuple(name for name in hit if name in (*PARTS, *SERVERS))
 
 
 def _wait(

@@ -8,7 +8,7 @@ import pytest
 from jobs.states import BatchState, JobState
 from scheduler.capacity import Amount
 from tests.chaos.evidence import Evidence, Incident, JobLeft
-from tests.chaos.judge import AFTERMATH_SECONDS, judge, may_be_repeated, most_at_engine, repeated
+from tests.chaos.judge import judge, may_be_repeated, most_at_engine, repeated
 from tests.chaos.plan import Fault, Plan
 from tests.chaos.world import ATTEMPTS, SLOTS
 from tests.engine.answer import expected_label, ticket_hash
@@ -77,6 +77,37 @@ def crowd(count: int, **changed: Any) -> tuple[LogRow, ...]:
     return tuple(call("t-0", ticket=f"other-{number}", klass="interactive", **changed) for number in range(count))
 
 
+def twice(
+    *more: LogRow,
+    symptoms: tuple[str | None, ...] = (None,),
+    incidents: tuple[Incident, ...] = (),
+    **changed: Any,
+) -> Evidence:
+    """The first ticket was called twice; the store has these attempts of it."""
+    left = (job("t-0", symptoms=symptoms), job("t-1"), job("t-2"))
+    return clean(jobs=left, engine=(*map(call, TEXTS), call("t-0", **changed), *more), incidents=incidents)
+
+
+def many_twice(count: int) -> Evidence:
+    """So many tickets were answered twice, the first three of them in flight when a worker was killed."""
+    texts = {f"t-{number}": f"Where is parcel {number}?" for number in range(count)}
+    left = [
+        replace(job("t-0"), custom_id=custom_id, labels=(expected_label(text, LABELS),))
+        for custom_id, text in texts.items()
+    ]
+    calls = [
+        call("t-0", ticket=ticket_hash(text), label=expected_label(text, LABELS), arrived_at=at, ended_at=at + 0.5)
+        for number, text in enumerate(texts.values())
+        for at in (BEGAN + number // 3, BEGAN + 0.25 + number // 3)
+    ]
+    return clean(
+        tickets=texts,
+        jobs=tuple(left),
+        engine=tuple(calls),
+        incidents=(incident("kill", "worker-1", BEGAN + 0.1, 99.0),),
+    )
+
+
 def test_a_run_in_which_all_went_well_has_no_complaint() -> None:
     assert judge(clean()) == []
     assert repeated(clean()) == 0
@@ -113,20 +144,40 @@ def test_a_run_in_which_all_went_well_has_no_complaint() -> None:
             "by no fault of the engine's script",
             with_job(state=JobState.FAILED, error="refused: no", labels=(), symptoms=("refused",)),
         ),
+        ("repeats", "1 answers were paid for twice, at most 0 may be", twice()),
+        ("repeats", "t-0 was called 2 times, 1 more than attempts and faults say", twice(outcome="aborted")),
+        # Faults that make no worker lose what it holds, or that were over before the call.
+        ("repeats", "t-0 was called 2 times, 1 more", twice(incidents=(incident("pause", "worker-1", seconds=0.5),))),
+        ("repeats", "t-0 was called 2 times, 1 more", twice(incidents=(incident("kill", "worker-1", BEGAN - 5.0),))),
+        ("repeats", "t-0 was called 2 times, 1 more", twice(incidents=(incident("kill", "worker-1", BEGAN + 5.0),))),
+        ("repeats", "t-0 was called 2 times, 1 more", twice(incidents=(incident("kill", "scheduler-1"),))),
+        ("repeats", "t-0 was called 2 times, 1 more", twice(symptoms=("unreachable", None))),
+        ("repeats", "t-0 was called 2 times, 1 more", twice(incidents=(incident("clock step", "worker-1"),))),
+        ("repeats", "t-0 was called 2 times, 1 more", twice(incidents=(incident("disk full", "valkey", seconds=3.0),))),
+        ("repeats", "t-0 was called 3 times, 1 more", twice(call("t-0"), incidents=(incident("kill", "worker-1"),))),
+        ("repeats", "36 answers were paid for twice, at most 35", many_twice(UNFLUSHED + 4)),
         (
-            "repeats",
-            "8 answers were paid for twice",
-            clean(engine=(*map(call, TEXTS), *[call("t-0")] * (SLOTS // 2 + 1))),
+            "paid again",  # who was killed makes no calls
+            "a call at 1003.00",
+            twice(arrived_at=BEGAN + 3.0, ended_at=BEGAN + 4.0, incidents=(incident("kill", "worker-1", BEGAN + 2.5),)),
         ),
         (
             "paid again",
-            "1 calls",
+            "a call at 1003.00 for a ticket whose result was committed at 1002.00",
             clean(engine=(*map(call, TEXTS), call("t-0", arrived_at=BEGAN + 3.0, ended_at=BEGAN + 4))),
         ),
         ("permits", "batch still holds 1 slots", clean(permits=replace(clean().permits, batch=Amount(1, 50)))),
         ("permits", "chat still holds 2 slots", clean(permits=replace(clean().permits, interactive=Amount(2, 50)))),
         ("permits", "prompt tokens", clean(permits=replace(clean().permits, prefill_tokens=7))),
-        ("capacity", "1 more than faults explain", clean(engine=(*map(call, TEXTS), *crowd(SLOTS - 2)))),
+        ("capacity", "15 requests that no fault explains", clean(engine=(*map(call, TEXTS), *crowd(SLOTS - 2)))),
+        (
+            "capacity",
+            "15 requests that no fault explains",
+            clean(
+                engine=(*map(call, TEXTS), *crowd(SLOTS + 1, arrived_at=BEGAN + 3.0, ended_at=BEGAN + 4.0)),
+                incidents=(incident("restart valkey", "without its data"),),
+            ),
+        ),
         ("chat", "hung", clean(chat=(felt(0, Outcome.HUNG),))),
         ("chat", "was refused", clean(chat=(felt(0, Outcome.REFUSED),))),
         ("chat", "failed", clean(chat=(felt(0, Outcome.FAILED),))),
@@ -141,17 +192,25 @@ def test_what_must_not_be_is_complained_of(rule: str, words: str, found: Evidenc
 @pytest.mark.parametrize(
     "explained",
     [
+        pytest.param(twice(incidents=(incident("kill", "worker-1"),)), id="a killed worker had an answer in hand"),
         pytest.param(
-            clean(
-                engine=(*map(call, TEXTS), *[call("t-0")] * (SLOTS + UNFLUSHED)),
-                incidents=(incident("kill", "worker-1"), incident("pause", "engine")),
+            twice(call("t-0"), incidents=(incident("kill", "worker-1"), incident("kill", "everything", BEGAN + 0.5))),
+            id="and the next one too",
+        ),
+        pytest.param(
+            twice(outcome="aborted", symptoms=("withdrawn", None)), id="a call was withdrawn, and the store knows it"
+        ),
+        pytest.param(twice(symptoms=("withdrawn", None)), id="and the engine had answered it meanwhile"),
+        pytest.param(
+            twice(
+                arrived_at=BEGAN + 3.0, ended_at=BEGAN + 4.0, incidents=(incident("pause", "worker-1", seconds=5.0),)
             ),
-            id="a killed worker had answers in hand",
+            id="a zombie went on until it was told",
         ),
         pytest.param(
             clean(
-                engine=(*map(call, TEXTS), *crowd(SLOTS + 4, arrived_at=BEGAN + AFTERMATH_SECONDS)),
-                incidents=(incident("restart valkey", "without its data"),) * 2,
+                engine=(*map(call, TEXTS), *crowd(SLOTS + 4, arrived_at=BEGAN + 1.0, ended_at=BEGAN + 9.0)),
+                incidents=(incident("restart valkey", "without its data"),),
             ),
             id="a new ledger did not know what was in flight",
         ),
@@ -176,6 +235,13 @@ def test_what_a_fault_explains_is_no_complaint(explained: Evidence) -> None:
     assert judge(explained) == []
 
 
+def test_an_answer_is_repeated_where_the_engine_gave_it_and_the_store_has_never_heard_of_it() -> None:
+    assert repeated(twice()) == 1
+    assert repeated(twice(outcome="aborted")) == 0
+    assert repeated(twice(symptoms=("withdrawn", None))) == 0
+    assert repeated(twice(symptoms=("unreachable", None))) == 1
+
+
 def test_a_ticket_may_fail_after_all_of_its_tries_or_by_the_engines_word() -> None:
     tried = with_job(
         state=JobState.FAILED, error="server_error: 500", labels=(), symptoms=("server_error",) * ATTEMPTS
@@ -188,22 +254,35 @@ def test_a_ticket_may_fail_after_all_of_its_tries_or_by_the_engines_word() -> No
 
 
 @pytest.mark.parametrize(
-    ("happened", "more"),
+    ("happened", "workers"),
     [
-        (incident("kill", "worker-1"), SLOTS + UNFLUSHED),
-        (incident("kill", "everything"), SLOTS + 2 * UNFLUSHED),
-        (incident("kill", "scheduler-1"), 0),
-        (incident("half-open", "worker-1 - database"), SLOTS + UNFLUSHED),
-        (incident("pause", "worker-1", seconds=0.5), 0),
-        (incident("pause", "worker-1", seconds=6.0), SLOTS + UNFLUSHED),
-        (incident("stall", "worker-2 - database", seconds=5.0), SLOTS + UNFLUSHED),
-        (incident("stall", "scheduler-1 - database", seconds=5.0), 0),
-        (incident("disk full", "postgresql", seconds=3.0), SLOTS + 2 * UNFLUSHED),
-        (incident("cut", "worker-1 - engine", seconds=0.0), SLOTS),
-        (incident("restart valkey", "with its data"), SLOTS),
-        (incident("cut", "gateway - engine", seconds=0.0), 0),
-        (incident("engine says", "429"), 0),
+        (incident("kill", "worker-1"), 1),
+        (incident("kill", "everything"), 2),
+        (incident("kill", "scheduler-1"), None),
+        (incident("kill", "engine"), None),
+        (incident("kill", "postgresql", seconds=0.5), None),
+        (incident("kill", "postgresql", seconds=2.0), 2),
+        (incident("half-open", "worker-1 - database"), 2),
+        (incident("pause", "worker-1", seconds=0.5), None),
+        (incident("pause", "worker-1", seconds=6.0), 2),
+        (incident("stall", "worker-2 - database", seconds=5.0), 2),
+        (incident("stall", "scheduler-1 - database", seconds=5.0), 2),
+        (incident("refuse", "worker-1 - database", seconds=3.0), 1),
+        (incident("refuse", "scheduler-1 - database", seconds=3.0), None),
+        (incident("pause", "everything", seconds=3.0), 2),
+        (incident("pause", "gateway", seconds=6.0), None),
+        (incident("disk full", "postgresql", seconds=3.0), 2),
+        (incident("disk full", "valkey", seconds=3.0), None),
+        (incident("cut", "worker-1 - engine", seconds=0.0), None),
+        (incident("restart valkey", "with its data"), None),
+        (incident("cut", "gateway - engine", seconds=0.0), None),
+        (incident("clock step", "worker-1"), None),
+        (incident("engine says", "429"), None),
     ],
 )
-def test_how_much_may_be_paid_for_twice_is_bounded_by_what_happened(happened: Incident, more: int) -> None:
-    assert may_be_repeated(clean(incidents=(happened,))) == may_be_repeated(clean()) + more
+def test_how_much_may_be_paid_for_twice_is_bounded_by_what_happened(happened: Incident, workers: int | None) -> None:
+    in_flight = len(TEXTS)
+    most = 0 if workers is None else in_flight + UNFLUSHED * workers
+    assert may_be_repeated(clean(incidents=(happened,))) == most
+    later = clean(incidents=(replace(happened, began_at=BEGAN + 9.0, over_at=BEGAN + 9.0 + happened.fault.seconds),))
+    assert may_be_repeated(later) == most - (in_flight if workers else 0)

@@ -1,6 +1,7 @@
-"""What a process under test sees of a stepped clock, and a disk that is full."""
+"""What a process under test sees of a stepped clock, of a disk that is full, and of its data after a kill."""
 
 import os
+import shutil
 import struct
 import subprocess
 import sys
@@ -8,9 +9,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from redis.exceptions import ResponseError
 
 from tests.chaos.disk import SmallDisk
 from tests.chaos.part import STEPPED_CLOCK
+from tests.chaos.world import VALKEY_FOLDER, VALKEY_OPTIONS
+from tests.support.valkey import ValkeyServer
+from tests.support.wait import wait_until
 
 HOUR_SECONDS = 3_600.0
 NOW = (
@@ -44,3 +49,49 @@ def test_a_full_disk_takes_no_byte_more_until_it_is_cleared(tmp_path: Path) -> N
         assert (disk.folder / "file").write_bytes(b"x" * 10_000) == 10_000
     finally:
         disk.remove()
+
+
+def test_a_valkey_with_a_full_disk_takes_no_writes_until_there_is_room(tmp_path: Path) -> None:
+    disk = SmallDisk(tmp_path / "valkey", 2)
+    server = ValkeyServer(disk.folder, *VALKEY_OPTIONS)
+    try:
+        if not disk.can_be_filled:
+            pytest.skip("mounting a small disk takes rights that this user does not have")
+        server.start()
+        with server.client() as client:
+            assert client.set("before", "x" * 5_000)
+            disk.fill()
+            wait_until(lambda: not writes(server), "Valkey to refuse")
+            disk.clear()
+            wait_until(lambda: writes(server), "Valkey to take writes again")
+            assert client.exists("before")
+    finally:
+        server.kill()
+        disk.remove()
+
+
+@pytest.mark.parametrize("keeps_data", [True, False])
+def test_a_killed_valkey_has_its_data_again_unless_they_were_removed(tmp_path: Path, keeps_data: bool) -> None:
+    server = ValkeyServer(tmp_path, *VALKEY_OPTIONS)
+    server.start()
+    try:
+        with server.client() as client:
+            client.set("key", 1)
+        server.kill()
+        if not keeps_data:
+            shutil.rmtree(tmp_path / VALKEY_FOLDER)
+        server.start()
+        with server.client() as client:
+            assert client.exists("key") == keeps_data
+    finally:
+        server.kill()
+
+
+def writes(server: ValkeyServer) -> bool:
+    with server.client() as client:
+        try:
+            return bool(client.set("key", "x" * 5_000))
+        except ResponseError as error:
+            if "No space left" not in str(error):
+                raise
+            return False

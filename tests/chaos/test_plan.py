@@ -3,8 +3,9 @@
 import os
 import subprocess
 import sys
+from collections import Counter
 
-from tests.chaos.plan import ENGINE_SCRIPT, EVERYTHING, PARTS, WINDOW_SECONDS, plan_of
+from tests.chaos.plan import CUTS, ENGINE_SCRIPT, EVERYTHING, PARTS, WAYS, WINDOW_SECONDS, plan_of
 from tests.support.night import CHECKOUT
 
 MANY = 200
@@ -18,26 +19,32 @@ def test_a_seed_is_a_plan_in_any_process() -> None:
     assert plan_of(7) != plan_of(8)
 
 
-def test_two_hundred_plans_meet_every_fault() -> None:
-    faults = [fault for seed in range(MANY) for fault in plan_of(seed).faults]
-    met = {fault.name for fault in faults}
-    assert {f"engine says {kind}" for kind in ENGINE_SCRIPT} <= met
-    assert {f"kill {target}" for target in (*PARTS, EVERYTHING, "postgresql")} <= met
-    assert {f"pause {target}" for target in (*PARTS, "postgresql", "valkey", "engine")} <= met
-    assert {f"clock step {part}" for part in (*PARTS, EVERYTHING)} <= met
-    assert {"disk full postgresql", "disk full sqlite"} <= met
-    assert {"restart valkey with its data", "restart valkey without its data"} <= met
-    assert {fault.kind for fault in faults if " - " in fault.target} == {"cut", "refuse", "stall", "half-open"}
-    assert {fault.target.rpartition(" - ")[2] for fault in faults if " - " in fault.target} == {
-        *("redis", "database", "engine")
+def test_two_hundred_plans_meet_every_fault_of_every_target_often() -> None:
+    met = Counter(fault.name for seed in range(MANY) for fault in plan_of(seed).faults)
+    often = {
+        *(f"kill {target}" for target in (*PARTS, "postgresql", "engine", EVERYTHING)),
+        *(f"restart valkey {how} its data" for how in ("with", "without")),  # which is to kill it
+        *(f"pause {target}" for target in (*PARTS, "postgresql", "valkey", "engine")),
+        *(f"clock step {target}" for target in (*PARTS, EVERYTHING)),
+        *(f"disk full {target}" for target in ("postgresql", "sqlite", "valkey")),
+        *(f"engine says {kind}" for kind in ENGINE_SCRIPT),
     }
+    ways = {f"{kind} {way}" for way in WAYS for kind in CUTS}
+    assert met.keys() == often | ways
+    assert not {name: met[name] for name in often if met[name] < 5}
+    assert not {name: met[name] for name in ways if met[name] < 3}
+
+
+def test_a_way_is_each_connection_that_a_part_has() -> None:
+    assert len(WAYS) == len(set(WAYS)) == 2 * 2 + 2 * 3 + 2  # schedulers ask no engine, the gateway no database
+    assert {way.partition(" - ")[0] for way in WAYS} == set(PARTS)
 
 
 def test_faults_begin_in_their_window_and_in_order() -> None:
     for seed in range(MANY):
         begins = [fault.at_seconds for fault in plan_of(seed).faults]
         assert begins == sorted(begins)
-        assert 2 <= len(begins) <= 5
+        assert 3 <= len(begins) <= 5
         assert all(0.0 <= at <= WINDOW_SECONDS for at in begins)
 
 

@@ -7,13 +7,14 @@ import pytest
 
 from jobs.job import Job
 from jobs.states import JobState
-from jobs.store import claims
+from jobs.store import claims, leader
 from jobs.store.clock import REREAD_SECONDS, SETTLING_SECONDS
 from jobs.store.database import Database
 from tests.support.stepping import World
 from tests.support.store import LEASE_SECONDS, claim, job_rows, submit, succeed
 
 HOUR_SECONDS = 3_600.0
+LEADER_SECONDS = 5.0
 
 
 @contextmanager
@@ -60,3 +61,38 @@ def test_who_is_really_gone_is_reaped_when_the_clock_has_settled(database_url: s
         assert claims.reap(reaper) == 0
         world.pass_seconds(SETTLING_SECONDS + REREAD_SECONDS)
         assert claims.reap(reaper) == 1
+
+
+def lead(db: Database, name: str) -> int | None:
+    return leader.acquire_or_renew(db, "scheduler", name, LEADER_SECONDS)
+
+
+@pytest.mark.parametrize("step_seconds", [-HOUR_SECONDS, HOUR_SECONDS])
+def test_a_standby_that_has_not_yet_read_a_stepped_clock_takes_no_lead(database_url: str, step_seconds: float) -> None:
+    world = World()
+    with process(database_url, world) as leads, process(database_url, world) as stands_by:
+        epoch = lead(leads, "first")
+        world.pass_seconds(LEADER_SECONDS - 1)
+        assert lead(leads, "first") == epoch
+        world.pass_seconds(LEADER_SECONDS - 1)
+        assert lead(stands_by, "second") is None  # it reads the clock later than the leader, and so it will again
+        assert lead(leads, "first") == epoch
+
+        world.step(step_seconds)
+        world.pass_seconds(REREAD_SECONDS - 2 * (LEADER_SECONDS - 1) + 0.5)
+        epoch = lead(leads, "first")  # a step forward is a lease that ran out: its own
+        assert epoch is not None
+        assert lead(stands_by, "second") is None
+        assert lead(leads, "first") == epoch
+
+
+def test_a_leader_that_is_really_gone_is_followed_when_the_clock_has_settled(database_url: str) -> None:
+    world = World()
+    with process(database_url, world) as leads, process(database_url, world) as stands_by:
+        assert lead(leads, "first") == 1
+        assert lead(stands_by, "second") is None
+        world.step(HOUR_SECONDS)
+        world.pass_seconds(LEADER_SECONDS)
+        assert lead(stands_by, "second") is None
+        world.pass_seconds(SETTLING_SECONDS + REREAD_SECONDS)
+        assert lead(stands_by, "second") == 2

@@ -4,11 +4,11 @@ import asyncio
 import os
 import shutil
 import signal
-import socket
 import tempfile
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from subprocess import SubprocessError
@@ -16,7 +16,6 @@ from types import TracebackType
 from typing import Self
 
 import psutil  # type: ignore[import-untyped]
-from redis.exceptions import RedisError
 from sqlalchemy import delete, text
 
 from jobs.spec import ClassificationSpec
@@ -30,7 +29,9 @@ from scheduler.snapshot import Snapshot
 from tests.chaos.disk import SmallDisk
 from tests.chaos.links import Links
 from tests.chaos.part import AGAIN_SECONDS, Part, Tree
-from tests.chaos.plan import EVERYTHING, PARTS, DatabaseKind
+from tests.chaos.plan import EVERYTHING, PARTS, SERVERS, DatabaseKind
+from tests.chaos.ports import Ports
+from tests.engine.log import LogRow, decode
 from tests.engine.process import EngineProcess
 from tests.support.databases import PostgreSQL
 from tests.support.gateways import LISTENS, snapshot
@@ -43,10 +44,15 @@ from tickets_batch.settings import Settings, to_environment
 SLOTS, CHAT_SLOTS, FLOOR_SLOTS = 14, 4, 2
 TOKENS_PER_SLOT = 2_000
 ATTEMPTS = 5
-JOB_LEASE_SECONDS = 4.0
+JOB_LEASE_SECONDS = 6.0  # some faults last longer; no process of a busy machine waits for its turn so long
 REQUEST_SECONDS = 4.0
-START_SECONDS = 60.0
+START_SECONDS = 120.0
 DISK_MEGABYTES = {"postgresql": 256, "sqlite": 24}
+VALKEY_MEGABYTES = 32
+# As who wants to keep data across a restart runs it: the product's own server keeps none, and has no disk to fill.
+VALKEY_OPTIONS = ("--appendonly", "yes", "--auto-aof-rewrite-min-size", "4mb")
+VALKEY_FOLDER = "appendonlydir"
+KILLED = "killed"  # the outcome of a call in the engine when it was
 
 SPEC = ClassificationSpec(labels={label: f"about {label}" for label in LABELS}, max_output_tokens=40)
 # A ticket takes about half a second beside the others: there is always something to interrupt.
@@ -59,28 +65,34 @@ _EMPTIED = (results, attempts, tickets, jobs, rejections, forecasts, curves, loa
 class World:
     """A context manager that starts everything once; it stays for plan after plan on one kind of database.
 
-    `checkout` is where the product is taken from.
+    `checkout` is where the product is taken from; worlds of different lanes may be at one time.
     """
 
-    def __init__(self, kind: DatabaseKind, checkout: Path = CHECKOUT) -> None:
+    def __init__(self, kind: DatabaseKind, checkout: Path = CHECKOUT, lane: int = 0) -> None:
         self.kind = kind
         self._checkout = checkout
         self._stack = ExitStack()
         self.folder = Path(tempfile.mkdtemp(prefix="chaos-"))  # a short path: it holds a socket
         self.parts: dict[str, Part] = {}
-        self.links = Links()
-        self.engine = EngineProcess(ENGINE, *ENGINE_OPTIONS)
+        ports = Ports(lane)
+        self.links = Links(ports.take)
+        self._engine_log = self.folder / "engine.jsonl"  # outlives the engine
+        self._lost_calls: list[LogRow] = []  # of engines that were killed
+        self.engine = EngineProcess(ENGINE, *ENGINE_OPTIONS, port=ports.take(), log_path=self._engine_log)
+        self._valkey_port = ports.take()
         self.postgresql: PostgreSQL | None = None
         self._is_away: set[str] = set()  # parts and servers that a fault keeps away
         self._due: dict[str, float] = {}  # when a part that has ended by itself is started again
         self.ended: list[str] = []  # what ended by itself, in its own words
-        self._gateway_port = _free_port()
+        self._gateway_port = ports.take()
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
             self.disk = SmallDisk(self.folder / "disk", DISK_MEGABYTES[self.kind])
             stack.callback(self.disk.remove)
+            self.valkey_disk = SmallDisk(self.folder / "valkey", VALKEY_MEGABYTES)
+            stack.callback(self.valkey_disk.remove)
             self._begin(stack)
             self._stack = stack.pop_all()
         return self
@@ -91,8 +103,7 @@ class World:
         self._stack.close()
 
     def _begin(self, stack: ExitStack) -> None:
-        (self.folder / "valkey").mkdir()
-        self.valkey = ValkeyServer(self.folder / "valkey")
+        self.valkey = ValkeyServer(self.valkey_disk.folder, *VALKEY_OPTIONS, port=self._valkey_port)
         self.valkey.start()
         stack.callback(self.valkey.kill)
         stack.enter_context(self.engine)
@@ -109,7 +120,10 @@ class World:
         self.found()
         for part in self.parts.values():
             part.start()
-        wait_until(self.is_at_work, "everything to be at work", START_SECONDS, 0.1)
+        try:
+            wait_until(self.is_at_work, "everything to be at work", START_SECONDS, 0.1)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; {'; '.join(self.ended[-3:])}") from None
 
     def _begin_database(self, stack: ExitStack) -> None:
         if self.kind == "sqlite":
@@ -128,8 +142,7 @@ class World:
         engine_port = self.links.to_port(f"{name} - engine", self.engine.port)
         database_url = self.database_url
         if self.postgresql is not None:
-            file = f"{self.postgresql._socket}/.s.PGSQL.5432"
-            port = self.links.to_socket(f"{name} - database", file)
+            port = self.links.to_socket(f"{name} - database", self.postgresql.socket_file)
             database_url = f"postgresql+psycopg://postgres@127.0.0.1:{port}/chaos"
         settings = self._settings(
             name, f"redis://127.0.0.1:{redis_port}/0", f"http://127.0.0.1:{engine_port}/v1", database_url
@@ -186,12 +199,20 @@ class World:
         return all(map(self.is_up, PARTS))
 
     @property
-    def engine_stands_still(self) -> bool:
-        """Whether the engine was stopped and not yet resumed: it answers nobody then."""
-        return bool(psutil.Process(self.engine.pid).status() == psutil.STATUS_STOPPED)
+    def engine_listens(self) -> bool:
+        """Whether the engine is there and was not stopped: else it answers nobody."""
+        return self.engine.is_running and psutil.Process(self.engine.pid).status() != psutil.STATUS_STOPPED
+
+    def calls(self) -> list[LogRow]:
+        """What the engine was asked since the last `empty`, whichever process it was."""
+        return [*self._lost_calls, *self.engine.log()]
 
     def is_up(self, name: str) -> bool:
-        """Whether one part is there to its own knowledge."""
+        """Whether one part is there to its own knowledge, or a server at all."""
+        if name in SERVERS:
+            servers = {"valkey": self.valkey, "postgresql": self.postgresql, "engine": self.engine}
+            server = servers[name]
+            return server is None or server.is_running
         part = self.parts[name]
         sign = LISTENS if name == "gateway" else "is at work"
         return part.is_alive and any(sign in line for line in part.talk)
@@ -215,6 +236,8 @@ class World:
                 for table in _EMPTIED:
                     connection.execute(delete(table))
         self.engine.reset()
+        os.truncate(self._engine_log, 0)
+        self._lost_calls.clear()
         self.ended.clear()
         for part in self.parts.values():
             part.news()
@@ -231,15 +254,17 @@ class World:
             elif now >= self._due[name]:
                 del self._due[name]
                 part.start()
-        if self.postgresql is not None and "postgresql" not in self._is_away:
-            self._tend_postgresql(self.postgresql)
+        self._tend_servers()
 
-    def _tend_postgresql(self, server: PostgreSQL) -> None:
-        """A full disk may end the server itself."""
-        info = server._server.get_postmaster_info()
-        if not info.process.is_running() and not self.disk.is_full:
+    def _tend_servers(self) -> None:
+        """A full disk may end a server."""
+        server = self.postgresql
+        if server is not None and "postgresql" not in self._is_away and not (server.is_running or self.disk.is_full):
             self.ended.append("postgresql was not there")
             self._start_postgresql()
+        if "valkey" not in self._is_away and not (self.valkey.is_running or self.valkey_disk.is_full):
+            self.ended.append("valkey was not there")
+            self.valkey.start()
 
     def _start_postgresql(self) -> None:
         assert self.postgresql is not None
@@ -247,13 +272,16 @@ class World:
             self.postgresql.start()
 
     def kill(self, target: str) -> Callable[[], None]:
-        """SIGKILL a part, PostgreSQL, or everything; what is returned starts it again."""
+        """SIGKILL a part, PostgreSQL, the engine, or everything; what is returned starts it again."""
         if target == EVERYTHING:
             return self._kill_everything()
         self._is_away.add(target)
-        if self.postgresql is not None and target == "postgresql":
+        if target == "postgresql":
             self._tree(target).kill()
             return partial(self._back, target, self._start_postgresql)
+        if target == "engine":
+            self._kill_engine()
+            return partial(self._back, target, self._start_engine)
         self.parts[target].kill()
         return partial(self._back, target, self.parts[target].start)
 
@@ -268,20 +296,32 @@ class World:
 
         return start
 
+    def _kill_engine(self) -> None:
+        """The log in its memory dies with it; the file has those calls that ended, and it is asked for the others."""
+        if not self.engine.is_running:
+            return
+        under_way = self.engine.under_way() if self.engine_listens else []
+        self.engine.kill()
+        ended = decode(self._engine_log.read_bytes())
+        os.truncate(self._engine_log, 0)
+        known, now = {row.id for row in ended}, time.time()
+        cut_off = [replace(row, ended_at=now, outcome=KILLED) for row in under_way if row.id not in known]
+        self._lost_calls += [*ended, *cut_off]
+
+    def _start_engine(self) -> None:
+        if not self.engine.is_running:
+            self.engine.start()
+
     def restart_valkey(self, *, keeps_data: bool) -> Callable[[], None]:
         """SIGKILL Valkey; what is returned starts it again, with the data of this moment or with none."""
-        dump = self.folder / "valkey" / "dump.rdb"
-        dump.unlink(missing_ok=True)
-        if keeps_data:
-            self._tree("valkey").send(signal.SIGCONT)  # it may stand still: then it saves nothing, and we wait
-            with suppress(RedisError), self.valkey.client() as client:  # or it may be gone
-                client.save()
+        self._is_away.add("valkey")
         self.valkey.kill()
-        return self._start_valkey
+        if not keeps_data:
+            shutil.rmtree(self.valkey.folder / VALKEY_FOLDER, ignore_errors=True)
+        return partial(self._back, "valkey", self._start_valkey)
 
     def _start_valkey(self) -> None:
-        assert self.valkey.process is not None
-        if self.valkey.process.poll() is not None:
+        if not self.valkey.is_running and not self.valkey_disk.is_full:  # it needs room to start: see _tend_servers
             self.valkey.start()
 
     def pause(self, target: str) -> Callable[[], None]:
@@ -293,6 +333,10 @@ class World:
         tree = self._tree(target)
         tree.send(signal.SIGSTOP)
         return lambda: tree.send(signal.SIGCONT)
+
+    def disk_of(self, target: str) -> SmallDisk:
+        """That of Valkey, or of the database."""
+        return self.valkey_disk if target == "valkey" else self.disk
 
     def step_clock(self, target: str, seconds: float) -> Callable[[], None]:
         """The wall clock of a part, or of everything, is off from now on; what is returned puts it right."""
@@ -308,12 +352,12 @@ class World:
 
     def _tree(self, target: str) -> Tree:
         if target == "engine":
-            return Tree(self.engine.pid)
+            return Tree(self.engine.pid if self.engine.is_running else None)
         if target == "valkey":
             assert self.valkey.process is not None
             return Tree(self.valkey.process.pid)
         assert self.postgresql is not None
-        return Tree(self.postgresql._server.get_postmaster_info().pid)
+        return Tree(self.postgresql.pid)
 
     def _back(self, target: str, start: Callable[[], None]) -> None:
         start()
@@ -329,15 +373,11 @@ class World:
         return False
 
     def _stop_parts(self) -> None:
-        for name in reversed(PARTS):
-            self.parts[name].stop()
+        for part in self.parts.values():
+            part.ask_to_stop()
+        for part in self.parts.values():
+            part.stop()
 
     def talk(self) -> dict[str, str]:
         """What each part has written since this was asked last."""
         return {name: part.news() for name, part in self.parts.items()}
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -28,7 +28,8 @@ class Control:
             "reset": lambda body: self._service.reset(),
         }
         posts = {("POST", f"/control/{name}"): _posted(step) for name, step in steps.items()}
-        return posts | {("GET", "/control/log"): self._log, ("GET", "/control/state"): self._state}
+        gets = {"log": self._log, "calls": self._calls, "state": self._state}
+        return posts | {("GET", f"/control/{name}"): answer for name, answer in gets.items()}
 
     def _set_faults(self, body: dict[str, Any]) -> None:
         """`{"rules": [...], "seed": 0}` replaces all rules; how often tickets have met them starts anew."""
@@ -47,6 +48,9 @@ class Control:
         after = int(parse_qs(exchange.request.query).get("after", ["0"])[0])
         rows = self._service.log.rows[after:]
         exchange.respond(200, b"".join(map(encode, rows)), "application/jsonl")
+
+    def _calls(self, exchange: Exchange) -> None:
+        exchange.respond(200, b"".join(map(encode, self._service.under_way())), "application/jsonl")
 
     def _state(self, exchange: Exchange) -> None:
         core = self._service.driver.core

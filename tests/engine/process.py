@@ -51,6 +51,10 @@ class EngineHandle:
         state: dict[str, Any] = json.loads(self._ask("GET", "/control/state"))
         return state
 
+    def under_way(self) -> list[LogRow]:
+        """The requests that have not ended yet."""
+        return decode(self._ask("GET", "/control/calls"))
+
     def busy(self) -> int:
         """Calls that are in the engine now, running or waiting."""
         state = self.state()
@@ -129,7 +133,16 @@ class EngineProcess(EngineHandle):
         assert self._process is not None, "the engine is not running"
         return self._process.pid
 
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
     def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def start(self) -> None:
+        """Begin, or begin again after `stop` or `kill`: on the port that was given, with nothing in memory."""
         self._process = subprocess.Popen(self._command, cwd=CHECKOUT, stdout=subprocess.PIPE)
         try:
             self.address = self._printed_url().removesuffix("/v1")
@@ -137,7 +150,6 @@ class EngineProcess(EngineHandle):
         except BaseException:
             self.kill()
             raise
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

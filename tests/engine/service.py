@@ -101,6 +101,10 @@ class ModelService:
         self.driver.core.forget_prefixes()
         self._number = 0
 
+    def under_way(self) -> list[LogRow]:
+        """The rows of calls that have not ended."""
+        return [call.row for call in self._calls.values()]
+
     def close(self) -> None:
         self.driver.close()
         self.log.close()

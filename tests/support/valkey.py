@@ -13,11 +13,15 @@ from tests.support.wait import wait_until
 
 
 class ValkeyServer:
-    """One server process on a free port of the loopback, without persistence: a restart begins empty."""
+    """One server process on a port of the loopback, a free one if none is given.
 
-    def __init__(self, folder: Path) -> None:
+    Without persistence, a restart begins empty; `options` may ask for it.
+    """
+
+    def __init__(self, folder: Path, *options: str, port: int | None = None) -> None:
         self.folder = folder
-        self.port = _free_port()
+        self._options = options
+        self.port = _free_port() if port is None else port
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -27,8 +31,13 @@ class ValkeyServer:
     def client(self) -> redis.Redis:
         return redis.Redis(port=self.port, decode_responses=True, socket_timeout=5)
 
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
     def start(self) -> None:
         arguments = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", str(self.folder)]
+        arguments += self._options
         with (self.folder / "valkey.log").open("ab") as log:
             self.process = subprocess.Popen([str(get_binary_path()), *arguments], stdout=log, stderr=log)
         wait_until(self._answers, "Valkey to answer")
