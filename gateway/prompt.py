@@ -34,7 +34,7 @@ class Prompt:
     def read(cls, body: bytes, max_output_tokens: int) -> Self:
         """Raises Denied (400) for what is no such request; the body is rewritten only where its cap must change."""
         try:
-            values = json.loads(body, object_pairs_hook=_object, parse_constant=_no_json)
+            values = json.loads(str(body, "utf-8"), object_pairs_hook=_object, parse_constant=_no_json)
             if not isinstance(values, dict):
                 raise bad_request("the body is not a JSON object")
             return cls._of(values, body, max_output_tokens)
@@ -54,7 +54,8 @@ class Prompt:
             is_text=weight.is_text,
             output_tokens=cap * _choices(values) * weight.prompts,
             is_streamed=values.get("stream") is True,
-            body=json.dumps(values, separators=(",", ":")).encode() if is_changed else body,
+            # A number like 1e999 is one to us, and would become a word that is no JSON.
+            body=json.dumps(values, separators=(",", ":"), allow_nan=False).encode() if is_changed else body,
         )
 
 

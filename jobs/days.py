@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 from tickets_batch.errors import UserError
+from tickets_batch.words import printable
 
 ONE_DAY = timedelta(days=1)
 
@@ -42,11 +43,13 @@ def business_day(name: str, zone: ZoneInfo, now: datetime) -> Day:
         today = _local(now, zone).date()
         return day_of(today if name == "today" else today - ONE_DAY, zone)
     if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", name, re.ASCII):
-        raise UserError(f'"{name}" is not a day: write today, yesterday or a date as YYYY-MM-DD')
+        raise UserError(f'"{printable(name)}" is not a day: write today, yesterday or a date as YYYY-MM-DD')
     try:
         return day_of(date.fromisoformat(name), zone)
     except (ValueError, OverflowError) as error:
-        raise UserError(f'"{name}" is not in the calendar: write today, yesterday or a date as YYYY-MM-DD') from error
+        raise UserError(
+            f'"{printable(name)}" is not in the calendar: write today, yesterday or a date as YYYY-MM-DD'
+        ) from error
 
 
 def day_of(wanted: date, zone: ZoneInfo) -> Day:
@@ -85,7 +88,7 @@ def occurrence(clock_time: str, zone: ZoneInfo, now: datetime) -> Occurrence:
     """
     match = re.fullmatch(r"([01]\d|2[0-3]):([0-5]\d)", clock_time, re.ASCII)
     if match is None:
-        raise UserError(f'"{clock_time}" is not a time of day: write HH:MM, for example 07:00')
+        raise UserError(f'"{printable(clock_time)}" is not a time of day: write HH:MM, for example 07:00')
     wanted = time(int(match[1]), int(match[2]))
     day = _local(now, zone).date() - ONE_DAY  # a time that was skipped late yesterday may stand for an instant of today
     is_second_left = False

@@ -18,8 +18,9 @@ Format = Literal["csv", "jsonl"]
 
 COLUMNS = tuple(name for name in get_args(ResultField) if name != "batch_id")  # a file holds one batch
 _SIGNS = r"=+@\uff1d\uff0b\uff0d\uff20\-"  # the wide ones too, which East Asian spreadsheets read like the others
-# Where a cell would begin that a spreadsheet runs: ours, or one that it makes where it splits at semicolons or tabs.
-_RUN_BY_SPREADSHEETS = re.compile(rf"^(?=[{_SIGNS}\t\r\n])|(?<=[;\t])(?=\s*[{_SIGNS}])")
+# Where a cell would begin that a spreadsheet runs: ours, or one that it makes where it splits at semicolons or tabs, to
+# which our quotes are none, so that lines end in them and a quote behind a separator opens and closes one.
+_RUN_BY_SPREADSHEETS = re.compile(rf"^(?=[{_SIGNS}\t\r\n])|(?<=[;\t\r\n])(?=[\s\"]*[{_SIGNS}])")
 
 
 class ResultRow(Protocol):

@@ -14,6 +14,8 @@ def storable(text: str) -> str:
 
     PostgreSQL refuses NUL, and no UTF-8 can carry a lone surrogate.
     """
+    if text.isascii():  # known without reading it
+        return text.replace("\0", REPLACEMENT) if "\0" in text else text
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -3,12 +3,14 @@
 import csv
 import re
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 from jobs.intake.columns import Positions, Wanted, positions
 from jobs.intake.decode import LINE_LIMIT_CHARACTERS, LineTooLong, TextLines, open_lines
-from jobs.intake.reading import Record, id_of_unusable
+from jobs.intake.reading import PARTS, Record, id_of_unusable
 from jobs.ticket import Rejection
 from tickets_batch.errors import UserError
 from tickets_batch.words import counted
@@ -42,6 +44,7 @@ class CsvRows:
 
     def __iter__(self) -> Iterator[Record | Rejection]:
         places = self._positions
+        pick = _picker(places)
         short_rows = 0
         with open_lines(self._path) as text:
             lines = _Lines(text)
@@ -54,7 +57,10 @@ class CsvRows:
                         yield Rejection(line, reason, id_of_unusable(_cell(cells, places.by_part["id"])))
                         continue
                     short_rows += len(cells) < places.width
-                    yield _record(line, cells, places)
+                    if pick is not None and len(cells) == places.width:
+                        yield Record(line, *pick((*cells, None)))
+                    else:
+                        yield _record(line, cells, places)
             self.notes = (*text.notes, *self._what_was_found(separator, short_rows))
 
     def _header(self, lines: "_Lines") -> tuple[str, list[str]]:
@@ -114,11 +120,10 @@ class _Lines:
         if self._returned:
             numbered = self._returned.popleft()
         else:
-            try:
-                line = next(self._text)
-            except StopIteration:
+            line = next(self._text, "")
+            if not line:
                 self.at_end = True
-                raise
+                raise StopIteration
             numbered = self._text.number, line
         self.taken.append(numbered)
         return numbered[1]
@@ -194,6 +199,13 @@ def _wrong_width(cells: Sequence[str], places: Positions) -> str | None:
     if len(cells) < places.reach or any(cells[places.width :]):
         return f"{counted(len(cells), 'column')}, but the header has {places.width}"
     return None
+
+
+def _picker(places: Positions) -> Callable[[Sequence[object]], Sequence[Any]] | None:
+    """The parts of a whole row with a None behind it, in the order of a record; None where one part has many places."""
+    if any(len(where) > 1 for where in places.by_part.values()):
+        return None
+    return itemgetter(*(places.by_part.get(part, (places.width,))[0] for part in PARTS))
 
 
 def _record(line: int, cells: Sequence[str], places: Positions) -> Record:

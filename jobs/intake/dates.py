@@ -49,15 +49,18 @@ def instant_of(value: object, zone: ZoneInfo) -> datetime:
 
     Without a zone or an offset it is a time of `zone`; a date alone is the first instant of that day. Raises WrongDate.
     """
+    if isinstance(value, str):
+        return _from_text(value.strip(), zone)
     if isinstance(value, datetime):
         return _in_utc(value, zone)
     if isinstance(value, date):
         return _start_of(value, zone)
     if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
-        value = f"{value:f}" if isinstance(value, float | Decimal) else str(value)
-    if not isinstance(value, str):
-        raise WrongDate("is neither text nor a number" if value is not None else "is empty")
-    text = value.strip()
+        return _from_text(f"{value:f}" if isinstance(value, float | Decimal) else str(value), zone)
+    raise WrongDate("is neither text nor a number" if value is not None else "is empty")
+
+
+def _from_text(text: str, zone: ZoneInfo) -> datetime:
     if not text:
         raise WrongDate("is empty")
     if len(text) >= 16 and text[4:5] == "-":
@@ -95,13 +98,13 @@ def _from_parts(parts: dict[str, str | None], text: str, zone: ZoneInfo) -> date
     try:
         day = _day(parts, text)
         local = datetime.combine(day, _clock(parts))
+        if parts.get("clock") is None and parts.get("compact") is None and not parts.get("zone"):
+            return _start_of(day, zone)
+        return _in_zone(local, parts.get("zone") or "", text, zone)
     except WrongDate:
         raise
     except ValueError as error:
         raise WrongDate(f'"{shown(text)}" is not in the calendar: {error}') from error
-    if parts.get("clock") is None and parts.get("compact") is None and not parts.get("zone"):
-        return _start_of(day, zone)
-    return _in_zone(local, parts.get("zone") or "", text, zone)
 
 
 def _day(parts: dict[str, str | None], text: str) -> date:

@@ -82,7 +82,7 @@ class TextLines:
             while line and line[-1] != self._newline:
                 line = self._read()
             raise LineTooLong(f"the line is longer than {LINE_LIMIT_CHARACTERS:,} characters")
-        return self._mended(line)
+        return line if line.isascii() else self._mended(line)
 
     def piece(self, characters: int) -> str:
         """The next characters whatever the lines in them, empty at the end; `number` grows by their line ends."""

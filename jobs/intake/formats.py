@@ -5,13 +5,14 @@ A name is a column of a CSV file or a dotted path into a JSON object; of several
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from jobs.intake.reading import Record
 
 # As Jira's CSV writes a comment into one cell: when, who, what. A description with semicolons begins with no date.
 _DATE = r"\d{1,4}[-/. ]\w{1,9}[-/. ]\d{2,4}(?:[ T,]+\d{1,2}:\d{2}[^;\n]{0,20})?"
 _COMMENT_CELL = re.compile(rf"\s*{_DATE};[^;\n]{{1,80}};(?P<text>.*)", re.DOTALL)
+DEEPEST_NODE = 100  # of a document; an editor makes a tenth of that
 _BLOCKS = {"blockquote", "codeBlock", "heading", "listItem", "paragraph", "rule", "tableRow"}
 
 
@@ -30,8 +31,7 @@ class Format:
     def read(self, record: Record) -> Record:
         """The record in the usual terms."""
         priority = str(record.priority).strip().lower()
-        return replace(
-            record,
+        return record._replace(
             body=self.body(record.body),
             priority=self.priorities.get(priority, record.priority),
             urgent=self._tags(record.urgent),
@@ -53,10 +53,10 @@ def _jira_body(body: object) -> object:
     return body
 
 
-def _document_text(node: object) -> str:
-    if not isinstance(node, dict):
+def _document_text(node: object, depth: int = 0) -> str:
+    if not isinstance(node, dict) or depth > DEEPEST_NODE:
         return ""
-    kind, attributes = node.get("type"), node.get("attrs")
+    kind, attributes = str(node.get("type")), node.get("attrs")
     if kind == "text":
         return str(node.get("text", ""))
     if kind == "hardBreak":
@@ -64,7 +64,7 @@ def _document_text(node: object) -> str:
     if kind in ("mention", "emoji") and isinstance(attributes, dict):
         return str(attributes.get("text", ""))
     inside = node.get("content")
-    text = "".join(_document_text(child) for child in inside) if isinstance(inside, list) else ""
+    text = "".join(_document_text(child, depth + 1) for child in inside) if isinstance(inside, list) else ""
     if kind in ("tableCell", "tableHeader"):
         return text.strip() + " "
     return f"{text}\n" if kind in _BLOCKS else text

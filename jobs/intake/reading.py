@@ -3,10 +3,9 @@
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import Self
+from typing import NamedTuple, Self
 from uuid import UUID
 
 from jobs.days import Day
@@ -19,6 +18,7 @@ from tickets_batch.settings import Urgent
 TEXT_LIMIT_CHARACTERS = 1_000_000
 ID_LIMIT_CHARACTERS = 500
 PRIORITY_LIMIT = 2**31 - 1  # what an INTEGER column holds
+PARTS = ("id", "subject", "body", "created_at", "priority", "urgent", "updated_at")  # in the order of a record
 PRIORITY_WORDS = {
     "lowest": -2,
     "low": -1,
@@ -31,8 +31,7 @@ PRIORITY_WORDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """The parts of one row as the source gives them: text, numbers, dates, None, or what else JSON can hold."""
 
     line: int
@@ -47,8 +46,7 @@ class Record:
     @classmethod
     def of(cls, line: int, parts: Mapping[str, object]) -> Self:
         """The record of a row by its parts, of which all but the id may be missing."""
-        others = (parts.get(part) for part in ("subject", "body", "created_at", "priority", "urgent", "updated_at"))
-        return cls(line, parts["id"], *others)
+        return cls(line, parts["id"], *map(parts.get, PARTS[1:]))
 
 
 class Unusable(ValueError):
@@ -107,8 +105,7 @@ class Reading:
             return None
 
     def _custom_id(self, value: object) -> str:
-        text = _as_text(value, "id")
-        custom_id = storable(text).strip()
+        custom_id = storable(_as_text(value, "id")).strip()
         if not custom_id:
             raise Unusable("the id is empty")
         if len(custom_id) > ID_LIMIT_CHARACTERS:
@@ -117,7 +114,7 @@ class Reading:
 
     def _text(self, value: object, part: str) -> str:
         text = _as_text(value, part)
-        if looks_like_html(text):
+        if "<" in text and looks_like_html(text):
             self._counts["HTML, of which only the text was kept"] += 1
             text = html_to_text(text)
         text = tidy(text)
@@ -131,8 +128,7 @@ class Reading:
 
     def _priority(self, value: object) -> int:
         """A number, or one of the usual words; anything else counts as normal (0)."""
-        text = str(value).strip().lower() if value is not None else ""
-        if not text:
+        if value is None or not (text := str(value).strip().lower()):
             return 0
         if text in PRIORITY_WORDS:
             return PRIORITY_WORDS[text]
@@ -155,10 +151,10 @@ def _folded(text: str) -> str:
 
 
 def _as_text(value: object, part: str) -> str:
-    if value is None:
-        return ""
     if isinstance(value, str):
         return value
+    if value is None:
+        return ""
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value).decode("utf-8", "replace")
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | UUID):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scheduler.signals.combine import Report
+from scheduler.signals.exposition import MOST
 from scheduler.signals.fetch import Fetcher, SignalUnavailable
 from scheduler.signals.poll import Poll
 from scheduler.signals.tokens import TokensPerRequest
@@ -60,7 +61,7 @@ class Prometheus:
             answer = json.loads(body)
             values = _values_of(answer["data"]) if answer["status"] == "success" else []
             error = str(answer.get("error", ""))
-        except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as reason:
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError, OverflowError) as reason:
             raise SignalUnavailable(f"{self._fetcher.url} answers {status}, and not as Prometheus does") from reason
         if error:
             raise SignalUnavailable(f"{name}: Prometheus answers {error[:_BODY_CHARS]!r}")
@@ -110,6 +111,6 @@ def _requests(name: str, found: dict[str, list[float]]) -> int | None:
     if name not in found:
         return None
     total = sum(found[name])
-    if not math.isfinite(total) or total < 0:
+    if not 0 <= total <= MOST:  # nor what is no number
         raise SignalUnavailable(f"{name}: the query answers {total}, which is no number of requests")
     return round(total)

@@ -1,10 +1,11 @@
-"""TLS in front of a server that speaks none, with the tests' own certificate for localhost."""
+"""TLS in front of a server that speaks none, with a certificate of the tests' own."""
 
 import asyncio
 import contextlib
 import ssl
 import threading
 from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 
 from tests.support.canned import CERTIFICATE
 
@@ -13,15 +14,20 @@ SSL_REQUEST = bytes.fromhex("0000000804d2162f")  # with these bytes a client of 
 Connect = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 
 
-def context() -> ssl.SSLContext:
+def context(certificate: Path) -> ssl.SSLContext:
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    made.load_cert_chain(CERTIFICATE)
+    made.load_cert_chain(certificate)
     return made
 
 
 @contextlib.contextmanager
-def terminator(connect: Connect, *, asks_first: bool = False) -> Iterator[int]:
-    """The port of a server on 127.0.0.1 that takes TLS and passes what is in it on; `asks_first` as PostgreSQL does."""
+def terminator(
+    connect: Connect, *, asks_first: bool = False, certificate: Path = CERTIFICATE, heard: bytearray | None = None
+) -> Iterator[int]:
+    """The port of a server on 127.0.0.1 that takes TLS and passes what is in it on; `asks_first` as PostgreSQL does.
+
+    What the client says within TLS is also put into `heard`.
+    """
     loop = asyncio.new_event_loop()
     ending = asyncio.Event()
     ready = threading.Event()
@@ -33,12 +39,12 @@ def terminator(connect: Connect, *, asks_first: bool = False) -> Iterator[int]:
                 assert await reader.readexactly(8) == SSL_REQUEST
                 writer.write(b"S")
                 await writer.drain()
-                await writer.start_tls(context())
+                await writer.start_tls(context(certificate))
             their_reader, their_writer = await connect()
-            await asyncio.gather(_pass_on(reader, their_writer), _pass_on(their_reader, writer))
+            await asyncio.gather(_pass_on(reader, their_writer, heard), _pass_on(their_reader, writer))
 
     async def run() -> None:
-        server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=None if asks_first else context())
+        server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=None if asks_first else context(certificate))
         async with server:
             ports.append(server.sockets[0].getsockname()[1])
             ready.set()
@@ -60,9 +66,11 @@ def terminator(connect: Connect, *, asks_first: bool = False) -> Iterator[int]:
     thread.join(10)
 
 
-async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, heard: bytearray | None = None) -> None:
     with contextlib.suppress(OSError):
         while data := await reader.read(65536):
+            if heard is not None:
+                heard += data
             writer.write(data)
             await writer.drain()
     writer.close()

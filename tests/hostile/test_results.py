@@ -31,6 +31,19 @@ def test_no_cell_of_the_results_is_run(text: Text) -> None:
         assert not any(piece.lstrip(" ").startswith(STARTS_OF_FORMULAS) for piece in cell.split(";"))
 
 
+@pytest.mark.parametrize("separator", [";", "\t"])
+@pytest.mark.parametrize(
+    "written",
+    ["x\n=1+1;", "x\r=1+1\t", ';"=1+1;', '\t"=1+1\t', 'x; \t"" @SUM(1);', '"=1+1;x', "=1+1;=1+1", "a;\n\n+1;"],
+)
+def test_a_spreadsheet_that_splits_at_other_signs_runs_none_of_its_cells(written: str, separator: str) -> None:
+    """To it our quotes stand inside a cell and mean nothing: a line end ends the row, a quote behind a sign opens."""
+    out = io.StringIO(newline="")
+    write_results([row(written, None)], "csv", out)
+    cells = [cell for line in csv.reader(io.StringIO(out.getvalue(), newline=""), delimiter=separator) for cell in line]
+    assert not [cell for cell in cells if cell.strip().startswith(STARTS_OF_FORMULAS)]
+
+
 @pytest.mark.parametrize("text", READ)
 def test_a_line_of_json_is_read_back_as_it_was(text: Text) -> None:
     out = io.StringIO(newline="")

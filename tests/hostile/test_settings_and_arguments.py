@@ -33,7 +33,12 @@ SETTINGS = [
     Wrong("not UTF-8", b"home = '\xff\xfe'", "is not UTF-8 text"),
     Wrong("NUL", b'home = "a\0b"', "is not valid TOML"),
     Wrong("deep nesting", "x = " + "[" * 100_000, "nested too deeply"),
-    Wrong("deep tables", ".".join(["a"] * 2_000) + " = 1", ""),
+    Wrong("deep tables", ".".join(["a"] * 2_000) + " = 1", "that many dots"),
+    Wrong("deep tables in quotes", "x = { " + '"a" . ' * 30_000 + "b = 1 }", "that many dots"),
+    Wrong("a megabyte", "# " + "a" * 1_000_000, "is larger than 256 KB"),
+    Wrong("NUL by its number", 'home = "a\\u0000b"', "home holds a NUL"),
+    Wrong("NUL in a list", pool('"m"', '"m\\u0000"'), "pool.0.model holds a NUL"),
+    Wrong("value of two lines and colours", 'timezone = "a\\n\\u001b[31mb"', 'timezone = "a  [31mb"'),
     Wrong("the same key twice", 'home = "a"\nhome = "b"', "is not valid TOML"),
     Wrong("a key by another name", 'hom = "a"', 'did you mean "home"?'),
     Wrong("prototype", "[__proto__]\nadmin = true", "__proto__ is not a setting"),
@@ -49,6 +54,7 @@ SETTINGS = [
     Wrong("URL of nothing", pool("http://127.0.0.1:9/v1", "http://"), "pool.0.base_url"),
     Wrong("URL of two lines", pool("http://127.0.0.1:9/v1", "http://a/\\r\\nx: y"), "pool.0.base_url"),
     Wrong("URL with a password", pool("http://", f"http://user:{KEY}@"), "holds a password"),
+    Wrong("URL with a password and a slash too few", pool("http://", f"http:/user:{KEY}@"), "pool.0.base_url"),
     Wrong("database with a password", f'database_url = "postgresql+psycopg://u:{KEY}@h/d"', "holds a password"),
     Wrong("database with a password behind", f'database_url = "postgresql://h/d?password={KEY}"', "holds a password"),
     Wrong("Redis with a password", f'redis_url = "rediss://:{KEY}@h/0"', "holds a password"),
@@ -67,6 +73,8 @@ SETTINGS = [
     Wrong("time-out of nothing", POOL + "request_timeout_seconds = 0", "request_timeout_seconds"),
     Wrong("time-out that is none", POOL + "request_timeout_seconds = nan", "request_timeout_seconds"),
     Wrong("time-out without end", POOL + "request_timeout_seconds = inf", "request_timeout_seconds"),
+    Wrong("lease without end", "[worker]\nlease_seconds = inf", "worker.lease_seconds"),
+    Wrong("grace that is none", "deadline_grace_seconds = nan", "deadline_grace_seconds"),
     Wrong("target without end", POOL + "ttft_target_seconds = inf", "ttft_target_seconds"),
     Wrong("door of no port", '[gateway]\nlisten = "everywhere"', "HOST:PORT"),
     Wrong("no body allowed", "[gateway]\nmax_body_bytes = -1", "gateway.max_body_bytes"),
@@ -96,6 +104,7 @@ def test_wrong_settings_are_refused_by_name_and_without_secrets(wrong: Wrong, tm
     assert wrong.words in said
     assert KEY not in said
     assert len(said) < len(wrong.text) + 2000  # what was written, at most once
+    assert all(line.isprintable() for line in said.split("\n"))
 
 
 VARIABLES = {
@@ -103,6 +112,7 @@ VARIABLES = {
     "deep nesting": ("TICKETS_BATCH__POOL", "[" * 50_000, "TICKETS_BATCH__POOL"),
     "another key": ("TICKETS_BATCH__PATH", "/tmp", "names no setting"),
     "a part of a secret": ("TICKETS_BATCH__ALERT__WEBHOOK", KEY, "alert.webhook"),
+    "half a letter": ("TICKETS_BATCH__POOL", '[{"model": "\\ud800"}]', "pool.0.model holds a NUL or half"),
     "a list for a number": ("TICKETS_BATCH__GATEWAY__MAX_BODY_BYTES", "[1]", "max_body_bytes"),
     "another file": ("TICKETS_BATCH_CONFIG", "/proc/self/mem", "cannot read the settings"),
 }

@@ -246,5 +246,5 @@ def test_what_reaches_the_build_is_enough_for_the_wheel(tmp_path: Path) -> None:
     (wheel,) = (tmp_path / "dist").glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
-    assert "scheduler/lua/acquire.lua" in names
+    assert "scheduler/lua/acquire_batch.lua" in names
     assert "migrations/script.py.mako" in names

@@ -107,7 +107,8 @@ def test_wide_signs_are_signs(begin: str) -> None:
         ("no;=HYPERLINK()", "no;'=HYPERLINK()"),
         ("no;  +1\t@x", "no;'  +1\t'@x"),
         ("a; b; 5 - 3 = 2", "a; b; 5 - 3 = 2"),
-        ("two\n=lines", "two\n=lines"),
+        ("two\n=lines", "two\n'=lines"),
+        ('a quote;"=1+1;', "a quote;'\"=1+1;"),
     ],
 )
 def test_nor_where_it_splits_rows_at_another_separator(error: str, cell: str) -> None:

@@ -124,6 +124,7 @@ def test_day_and_month_alike_are_no_riddle() -> None:
         ("11/30/2026 13:00 PM", "not an hour of a 12-hour clock"),
         ("2026-13-01", "is not in the calendar"),
         ("13/13/2026", "is not in the calendar"),
+        ("30/Nov/26 8:15 AM+99:99", "is not in the calendar"),
         ("30 Foo 2026", "names no month"),
         ("2026-11-30 10:15:00 PST", "names the zone PST, which is neither UTC nor Europe/Berlin"),
         ("2026-11-30 10:15:00 CEST", "names the zone CEST"),  # not at that time of the year

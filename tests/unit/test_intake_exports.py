@@ -201,6 +201,16 @@ class TestJira:
         assert seen.tickets[0].priority == 1
         assert seen.tickets[0].created_at == AT_NOON
 
+    def test_documents_that_no_editor_makes(self, tmp_path: Path) -> None:
+        of_lists = {"type": ["doc"], "content": [{"type": "text", "text": "of lists"}]}
+        deep: dict[str, Any] = {"type": "text", "text": "deep"}
+        for _ in range(300):
+            deep = {"type": "paragraph", "content": [deep]}
+        content = lines(jira(description=of_lists), jira("SUP-2", description=deep), jira("SUP-3"))
+        seen = read_file(tmp_path, content, "issues.jsonl", format="jira")
+        assert list(seen.bodies) == ["SUP-1", "SUP-2", "SUP-3"]
+        assert (seen.bodies["SUP-1"], seen.bodies["SUP-2"]) == ("of lists", "")
+
     def test_a_description_that_is_a_document(self, tmp_path: Path) -> None:
         def paragraph(*content: Any) -> dict[str, Any]:
             return {"type": "paragraph", "content": list(content)}

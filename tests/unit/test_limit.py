@@ -20,6 +20,7 @@ from scheduler.limit import (
     Limit,
     Rule,
 )
+from scheduler.permit import PublishedLimit
 from scheduler.signals.load import Load
 
 TARGET_SECONDS = 0.8
@@ -428,6 +429,17 @@ class TestOutlook:
         assert (
             outlook.prefill_beside_tokens <= decision.published.prefill_tokens <= outlook.prefill_ahead_tokens <= most
         )
+
+    def test_many_engines_are_given_prompts_for_all_of_them(self) -> None:
+        def published(prefilled_per_second: float) -> PublishedLimit:
+            load = Load(prefill_rate=10_000, prefilled_per_second=prefilled_per_second)
+            return Limit(USUAL, 0.8).decide(load, 1_000.0).published
+
+        one, many = published(9_000), published(100_000)
+        assert (one.prefill_tokens, many.prefill_tokens) == (500, 5_000)
+        assert many.outlook.prefill_beside_tokens == 10 * one.outlook.prefill_beside_tokens
+        assert many.outlook.prefill_ahead_tokens == 10 * one.outlook.prefill_ahead_tokens
+        assert many.outlook.prefill_rate == one.outlook.prefill_rate  # of one request
 
     def test_of_an_unknown_engine_one_prompt_at_a_time(self) -> None:
         published = Evening(USUAL).read(QUIET).published

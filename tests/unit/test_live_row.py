@@ -2,7 +2,8 @@
 
 import pytest
 
-from tickets_batch.cli.live.row import ASCII, Glyphs, Line, Row, Tone, laid_out, printable
+from tickets_batch.cli.live.row import ASCII, Glyphs, Line, Row, Tone, laid_out
+from tickets_batch.words import printable
 
 LONG = "a ticket that is in the chat's way can be asked back, at no cost to its attempts, and is taken up again later"
 

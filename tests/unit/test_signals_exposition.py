@@ -57,6 +57,7 @@ class TestPage:
             b"running NaN\n",
             b"running -1\n",
             b"running +Inf\n",
+            b"running 1e300\n",
             b"\xff\xfe running 3\n",
             b'running{engine="0} 3\n',
         ],
@@ -64,6 +65,10 @@ class TestPage:
     def test_what_does_not_parse_is_refused(self, body: bytes) -> None:
         with pytest.raises(UnreadablePage):
             Page.parse(body, ["running"])
+
+    def test_only_a_line_feed_ends_a_line(self) -> None:
+        body = 'running{engine="a\u2028running 7\x85"} 3\n'.encode()
+        assert Page.parse(body, ["running"]).total("running") == 3
 
     def test_a_bucket_without_its_bound_is_refused(self) -> None:
         body = b'ttft_sum 1\nttft_count 1\nttft_bucket{engine="0"} 1\n'

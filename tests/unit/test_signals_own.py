@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from scheduler.capacity import NOTHING, Amount, PoolCapacity
 from scheduler.permit import Kind
-from scheduler.signals.differences import Differences
+from scheduler.signals.differences import PREFILLED_SECONDS, Differences, Prefilled
 from scheduler.signals.own import ENOUGH, LATE_IN_A_ROW, STALE_SECONDS, OwnRequests
 from scheduler.signals.tokens import TokensPerRequest
 from scheduler.snapshot import FirstToken
@@ -74,6 +74,23 @@ class TestOwnRequests:
         assert own.smallest_prompt >= 1
 
 
+class TestPrefilled:
+    def test_it_is_the_mean_of_a_while(self) -> None:
+        prefilled = Prefilled()
+        assert prefilled.tokens_per_second == 0
+        for second in range(30):
+            prefilled.take(4_000, float(second))
+        assert prefilled.tokens_per_second == pytest.approx(4_000, rel=0.2)
+
+    def test_what_is_long_ago_counts_no_more(self) -> None:
+        prefilled = Prefilled()
+        prefilled.take(100_000, 0.0)
+        prefilled.take(0, PREFILLED_SECONDS)
+        assert prefilled.tokens_per_second == 100_000 / PREFILLED_SECONDS
+        prefilled.take(0, PREFILLED_SECONDS + 0.5)
+        assert prefilled.tokens_per_second == 0
+
+
 class TestDifferences:
     def test_what_was_before_the_first_snapshot_is_no_news(self) -> None:
         news = Differences().take(snapshot(arrivals=9, first_tokens=2, recent=(chat(1), batch(2))))
@@ -87,12 +104,14 @@ class TestDifferences:
         assert news.arrivals == 3
         assert news.chat_ttfts_seconds == (3.0, 5.0)
         assert (news.batch, news.batch_first_tokens) == ((batch(4),), 1)
+        assert news.prompt_tokens == 500 + 1000 + 500
 
     def test_of_more_than_are_listed_the_share_is_kept(self) -> None:
         differences = Differences()
         differences.take(snapshot())
         news = differences.take(snapshot(first_tokens=80, recent=(chat(1), batch(2), batch(3), batch(4))))
         assert news.batch_first_tokens == 60
+        assert news.prompt_tokens == 80 * (500 + 3 * 1000) / 4
 
     @pytest.mark.parametrize("epoch", ["one", "two"])
     def test_a_redis_that_began_anew_counts_from_zero(self, epoch: str) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobs.store.spool import KEPT_REJECTIONS, Spool
+from jobs.store.spool import AT_ONCE, ID_CHARACTERS, KEPT_REJECTIONS, Spool
 from jobs.ticket import Rejection, Ticket
 
 
@@ -45,3 +45,27 @@ def test_all_rejections_are_counted_and_the_first_are_listed() -> None:
 
         assert (spool.rejected, len(spool.rejections)) == (KEPT_REJECTIONS + 5, KEPT_REJECTIONS)
         assert (spool.tickets, list(spool.chunks(10))) == (0, [])
+
+
+@pytest.mark.parametrize("far", [1, AT_ONCE - 1, AT_ONCE, 3 * AT_ONCE + 7])
+def test_an_id_that_comes_again_is_found_however_far_behind_and_all_rejections_stay_in_order(far: int) -> None:
+    """`far` others stand between the two: they may go into the file in one write, or in several."""
+    rows: list[Ticket | Rejection] = [Ticket("twice", "", "text", line=1)]
+    rows += [Ticket(f"t-{n}", "", "text", line=n) for n in range(2, far + 2)]
+    rows += [Ticket("twice", "", "text", line=far + 2), Rejection(far + 3, "empty body")]
+    rows += [Ticket("last", "", "text", line=far + 4), Ticket("twice", "", "other", line=far + 5)]
+    rows += [Ticket("x" * (ID_CHARACTERS + 1), "", "text", line=far + 6), Ticket("last", "", "text", line=far + 7)]
+
+    with Spool("spec", "model") as spool:
+        spool.fill(rows)
+        ids = [row.custom_id for chunk in spool.chunks(1_000) for row in chunk]
+
+    assert ids == ["twice", *(f"t-{n}" for n in range(2, far + 2)), "last"]
+    assert (spool.tickets, spool.rejected) == (far + 2, 5)
+    assert [(row.line - far, row.reason.split(" (")[0]) for row in spool.rejections] == [
+        (2, "duplicate id, first at line 1 with the same text"),
+        (3, "empty body"),
+        (5, "duplicate id, first at line 1 with another text"),
+        (6, f"id is longer than {ID_CHARACTERS} characters"),
+        (7, f"duplicate id, first at line {far + 4} with the same text"),
+    ]

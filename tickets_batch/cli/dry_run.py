@@ -25,7 +25,7 @@ from tickets_batch.cli.times import iso, shown_instant
 from tickets_batch.errors import UserError
 from tickets_batch.progress import duration
 from tickets_batch.settings import Settings
-from tickets_batch.words import counted
+from tickets_batch.words import counted, printable
 
 SHOWN_REJECTIONS = 20
 LOOKED_AT = 20  # earlier batches among which one with a measured speed is looked for
@@ -55,7 +55,7 @@ def dry_run(settings: Settings, options: Options, wants_json: bool) -> None:
     if wants_json:
         click.echo(json.dumps(_as_json(foreseen), indent=2))
     else:
-        click.echo("\n".join(_in_words(foreseen)))
+        click.echo("\n".join(map(printable, _in_words(foreseen))))
     if foreseen.refused is not None:
         raise foreseen.refused
 

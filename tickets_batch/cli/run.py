@@ -12,6 +12,7 @@ import click
 from tickets_batch.cli import exit_codes
 from tickets_batch.cli.frame import Call, command
 from tickets_batch.errors import UserError
+from tickets_batch.words import printable
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -35,7 +36,7 @@ def run(arguments: Sequence[str]) -> int:
         _drop_output()
         lines, code = _told(error)
         for line in lines:
-            print(f"tickets-batch: {line}", file=sys.stderr)
+            print(f"tickets-batch: {printable(line)}", file=sys.stderr)
     return code if isinstance(code, int) else exit_codes.COMPLETED
 
 

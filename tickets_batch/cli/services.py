@@ -13,6 +13,7 @@ from tickets_batch.cli.frame import Call, verb
 from tickets_batch.cli.intent import require_keys, require_pool
 from tickets_batch.cli.ledgers import Ledgers
 from tickets_batch.cli.logs import log_to_stderr
+from tickets_batch.local.open_files import make_room_for, of_worker
 from tickets_batch.local.parent import die_with_parent
 from tickets_batch.local.services import IN_ORDER, WITH_GATEWAY, EmbeddedServices, worker_program
 from tickets_batch.local.supervisor import TICK_SECONDS, Supervisor
@@ -50,6 +51,7 @@ def worker_command(call: Call, processes: int | None) -> None:
         else:
             from workers.process import run
 
+            make_room_for(of_worker(settings), f"{settings.worker.at_once} requests at a time (worker.at_once)")
             run(settings, stop)
 
 

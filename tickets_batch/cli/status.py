@@ -18,7 +18,7 @@ from tickets_batch.cli.prospect import Prospect
 from tickets_batch.cli.text import Surroundings, batch_in_words, batches_in_words
 from tickets_batch.cli.view import as_json
 from tickets_batch.settings import Settings
-from tickets_batch.words import counted
+from tickets_batch.words import counted, printable
 
 SHOWN_BATCHES = 50
 SHOWN_CHANGES = 3
@@ -82,7 +82,7 @@ def _show_all(settings: Settings, wants_json: bool) -> None:
             data = [as_json(batch, pools, _ahead(db, batch), now, configured) for batch in found]
             click.echo(json.dumps({"data": data}, indent=2))
         elif found:
-            click.echo(batches_in_words(found, settings.zone))
+            click.echo(_printable(batches_in_words(found, settings.zone)))
         else:
             click.echo("no batch yet: tickets-batch submit makes one")
 
@@ -100,4 +100,8 @@ def _show_one(db: Database, batch_id: str, ledgers: Ledgers, settings: Settings,
         return
     changes = {name: events.of_pool(db, name, SHOWN_CHANGES) for name in batch.pools}
     around = Surroundings(Prospect.of(db, batch), pools, ledgers.why_away, changes, services.alive(db))
-    click.echo(batch_in_words(batch, around, settings.zone, db.now()))
+    click.echo(_printable(batch_in_words(batch, around, settings.zone, db.now())))
+
+
+def _printable(text: str) -> str:
+    return "\n".join(map(printable, text.split("\n")))

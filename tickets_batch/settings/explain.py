@@ -2,6 +2,7 @@
 
 import difflib
 import os
+import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, get_args
 
@@ -12,6 +13,7 @@ from pydantic_core import ErrorDetails
 from tickets_batch.settings.accepts import Accepts
 from tickets_batch.settings.model import PREFIX, Settings
 from tickets_batch.settings.secret import Secret
+from tickets_batch.words import printable
 
 Location = tuple[int | str, ...]
 
@@ -24,6 +26,7 @@ WORDS = {
 # For these the pattern or the type alone says too little: the field's own words are better.
 IN_ITS_WORDS = {"string_pattern_mismatch", "too_short", *WORDS}
 LONGEST_VALUE = 60
+_USER = re.compile(r"(?<![^/\s])[^/\s]*@")  # in what should be a URL: who calls, and a password
 
 
 def explain(file: str, errors: Iterable[ErrorDetails], names: Mapping[str, str]) -> list[str]:
@@ -39,7 +42,7 @@ def explain(file: str, errors: Iterable[ErrorDetails], names: Mapping[str, str])
             lines.setdefault(key, _problem(names[key], loc, item))
         else:
             lines.setdefault(key, f"{_origin(loc, file)}: {_problem(key, loc, item)}")
-    return list(lines.values())
+    return [printable(line) for line in lines.values()]
 
 
 def nearest(key: str, known: Collection[str]) -> str:
@@ -67,7 +70,7 @@ def _shown(value: object) -> str:
     """The value as it was given; nothing for whole tables and lists, whose message says which part is meant."""
     if isinstance(value, dict | list | tuple | BaseModel):
         return ""
-    shown = f'"{value}"' if isinstance(value, str) else str(value)
+    shown = f'"{_USER.sub("***@", value)}"' if isinstance(value, str) else str(value)
     return shown if len(shown) <= LONGEST_VALUE else shown[: LONGEST_VALUE - 3] + "..."
 
 

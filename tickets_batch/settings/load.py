@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,6 +21,10 @@ CONFIG_VARIABLE = "TICKETS_BATCH_CONFIG"
 DEFAULT_FILE = Path("tickets-batch.toml")
 # Of a pool that no settings name: where its keys came from.
 OPENAI_NAMES = {"pool.0.base_url": "OPENAI_BASE_URL", "pool.0.model": "--model"}
+MOST_BYTES = 256 * 1024  # far more than the largest sets of labels and examples have
+# To read a key with dots costs the square of its parts: 32 KB of them take seconds, a megabyte takes hours.
+_ENDLESS_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){64}""")
+_UNWRITABLE = re.compile("[\0\ud800-\udfff]")
 # Tables that stand over the file's as a whole: two sets of labels, or two references to a secret, do not add up.
 WHOLE_TABLES = {"labels", "database_url", "redis_url", "url"}
 
@@ -33,6 +38,8 @@ def load(config: Path | None = None, *, model: str | None = None, labels: str | 
     """
     path = _find(config)
     values = _merged(_read(path) if path else {}, _from_variables())
+    if place := next(_unwritable(values, ()), None):
+        raise SettingsError(f"{'.'.join(place)} holds a NUL or half a character, which no name, path or text may have")
     if labels is not None:
         _take_labels(values, labels)
     names: Mapping[str, str] = {}
@@ -65,7 +72,14 @@ def _find(config: Path | None) -> Path | None:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise SettingsError(f"{path} is larger than {MOST_BYTES >> 10} KB: is it the settings?")
+        text = content.decode("utf-8-sig")
+        if _ENDLESS_KEY.search(text):
+            raise SettingsError(f"{path} is not usable: a key with that many dots is no setting")
+        values = tomllib.loads(text)
     except OSError as error:
         raise SettingsError(f"cannot read the settings in {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -77,6 +91,19 @@ def _read(path: Path) -> dict[str, Any]:
     if problems := list(_passwords_in(values)):
         raise SettingsError("\n".join(f"{path}: {problem}" for problem in problems))
     return values
+
+
+def _unwritable(value: object, place: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """The places of texts that no path, database or request can carry."""
+    if isinstance(value, dict):
+        for key, inside in value.items():
+            yield from _unwritable(key, place)
+            yield from _unwritable(inside, (*place, key))
+    elif isinstance(value, list):
+        for number, inside in enumerate(value):
+            yield from _unwritable(inside, (*place, str(number)))
+    elif isinstance(value, str) and _UNWRITABLE.search(value):
+        yield place
 
 
 def _passwords_in(values: Mapping[str, Any]) -> Iterator[str]:

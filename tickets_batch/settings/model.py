@@ -116,7 +116,12 @@ class Settings(BaseSettings):
     """Everything tickets-batch can be told. Made by `load`; made directly it does not read the environment."""
 
     model_config = SettingsConfigDict(
-        frozen=True, extra="forbid", env_prefix=PREFIX, env_nested_delimiter="__", validate_default=True
+        frozen=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        env_prefix=PREFIX,
+        env_nested_delimiter="__",
+        validate_default=True,
     )
 
     timezone: Annotated[

@@ -16,7 +16,7 @@ Text = Annotated[str, Field(min_length=1)]
 class Section(BaseModel):
     """A table of the file: frozen, and it knows all its keys."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Secret(Section):

@@ -53,6 +53,7 @@ def examine(settings: Settings) -> Iterator[Check]:
         yield house.time_and_zone(settings)
         yield tried("home", house.home, settings)
         yield tried("disk", house.disk, settings)
+        yield tried("files", house.files, settings)
         yield from listening.addresses(settings)
         yield database.result()
         yield redis.result()

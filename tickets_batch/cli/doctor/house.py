@@ -17,6 +17,7 @@ from jobs.store.database import parse
 from tickets_batch.cli.doctor.check import Check, Level
 from tickets_batch.cli.times import oddity
 from tickets_batch.errors import SettingsError, UserError
+from tickets_batch.local import open_files
 from tickets_batch.local.home import Home
 from tickets_batch.settings import Settings
 
@@ -51,6 +52,19 @@ def disk(settings: Settings) -> Check | str:
         level: Level = "problem" if least < FULL_BYTES else "warning"
         return Check("disk", level, f"only {least / 1e6:,.0f} MB free in {place}: make room there, or move it")
     return words
+
+
+def files(settings: Settings) -> Check | str:
+    """Whether a process that is started from here may have as many connections as the settings ask for."""
+    needs = {"a worker process": open_files.of_worker(settings)}
+    if "gateway" in settings.model_fields_set:
+        needs["the gateway"] = open_files.of_gateway(settings.gateway.max_connections)
+    who, needed = max(needs.items(), key=lambda need: need[1])
+    allowed = open_files.allowed()
+    if allowed is not None and allowed < needed:
+        words = f"{who} needs {needed} open files, and {allowed} are allowed: raise ulimit -n, or ask for less at once"
+        return Check("files", "warning", words)
+    return f"{who} may open the {needed} files that it needs"
 
 
 def source(settings: Settings) -> str:

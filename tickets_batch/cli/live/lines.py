@@ -14,12 +14,11 @@ from scheduler.capacity import total
 from scheduler.pool_reading import Condition
 from tickets_batch.cli.live.event_text import event_in_words
 from tickets_batch.cli.live.look import Look, PoolLook
-from tickets_batch.cli.live.row import printable
 from tickets_batch.cli.live.rows import clock
 from tickets_batch.cli.text import state_in_words
 from tickets_batch.cli.view import done
 from tickets_batch.progress import duration
-from tickets_batch.words import counted
+from tickets_batch.words import counted, printable
 
 FIRST_SECONDS = 60.0  # in which a line comes often: a person may still be looking
 OFTEN_SECONDS = 5.0

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tickets_batch.words import printable
+
 NAME_COLUMNS = 10
 NARROW_COLUMNS = 60  # below this, rows are not set in two columns
 LEAST_COLUMNS = 20  # narrower than this nothing is laid out: the window cuts it off
@@ -63,11 +65,6 @@ def laid_out(rows: Iterable[Row], columns: int, lines: int, glyphs: Glyphs) -> l
     while len(blocks) > 1 and sum(len(block) for _, block in blocks) > lines:
         blocks.remove(min(reversed(blocks), key=lambda block: block[0].weight))
     return [line for _, block in blocks for line in block][:lines]
-
-
-def printable(text: str) -> str:
-    """The text without what would move a terminal's cursor or change its colours."""
-    return text if text.isprintable() else "".join(char if char.isprintable() else " " for char in text)
 
 
 def _lines(row: Row, columns: int, glyphs: Glyphs) -> Iterator[Line]:

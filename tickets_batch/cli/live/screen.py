@@ -9,8 +9,9 @@ from rich.live import Live
 from rich.text import Text
 
 from tickets_batch.cli.live.look import Look
-from tickets_batch.cli.live.row import ASCII, Glyphs, Tone, laid_out, printable
+from tickets_batch.cli.live.row import ASCII, Glyphs, Tone, laid_out
 from tickets_batch.cli.live.rows import rows_of
+from tickets_batch.words import printable
 
 STYLES = {
     Tone.PLAIN: "",
