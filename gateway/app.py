@@ -17,7 +17,8 @@ from gateway.exchange import Exchange
 from gateway.metrics import Metrics
 from gateway.outcome import Outcome
 from gateway.prompt import Prompt
-from gateway.upstream import Broken, Headers, end_to_end, towards_model
+from gateway.upstream import Headers, end_to_end, towards_model
+from tickets_batch.lane import Broken
 from tickets_batch.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -87,6 +88,10 @@ class GatewayApp:
         path = exchange.path.rstrip("/")
         if not exchange.path.startswith("/") or "//" in path or not {".", ".."}.isdisjoint(path.split("/")):
             raise bad_request("the path is not in its plain form")  # another server might read it as a path of ours
+        if exchange.method == "TRACE":  # would show the caller what we add, the key of the pool
+            raise Denied(405, "invalid_request_error", "method_not_allowed", "TRACE is not passed on")
+        if path not in ADMITTED and _loosely(path) in ADMITTED:
+            raise bad_request("the path is not in its plain form")
         if path in ADMITTED and exchange.method == "POST":
             await self._admitted(exchange, ADMITTED[path])
         else:
@@ -133,7 +138,7 @@ class GatewayApp:
             except Broken:
                 return  # cut short there, and so here
             finally:
-                await answer.aclose()
+                answer.close()
         await exchange.end()
 
     def _authorized(self, headers: Headers, pool: ChatPool) -> Headers:
@@ -154,6 +159,11 @@ class GatewayApp:
             for pool in self._pools
         }
         return JSONResponse({"status": "ok", "pools": pools})
+
+
+def _loosely(path: str) -> str:
+    """The path as a careless server might read it."""
+    return path.replace("\\", "/").partition(";")[0].rstrip("\0 .").lower()
 
 
 def _told(denied: Denied) -> JSONResponse:

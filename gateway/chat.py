@@ -14,9 +14,10 @@ from gateway.hearing import Hearing
 from gateway.metrics import Metrics
 from gateway.outcome import Outcome
 from gateway.prompt import Prompt
-from gateway.upstream import Answer, Broken, Headers, Upstream, end_to_end, towards_model
+from gateway.upstream import Answer, Headers, Upstream, end_to_end, towards_model
 from scheduler.estimate import TokenEstimator
 from scheduler.permit import Ask, Reason, Refusal
+from tickets_batch.lane import Broken
 from tickets_batch.settings import Pool, Settings, reveal
 
 log = logging.getLogger(__name__)
@@ -46,7 +47,7 @@ class ChatPool:
     async def aclose(self) -> None:
         """Close every connection."""
         await self.door.aclose()
-        await self.upstream.aclose()
+        self.upstream.close()
 
 
 class Chat:
@@ -68,7 +69,7 @@ class Chat:
                 try:
                     outcome = await self._relay(exchange, answer, prompt, pool, visit)
                 finally:
-                    await answer.aclose()
+                    answer.close()
             finally:
                 pool.door.leave(visit)
         if outcome is not Outcome.UPSTREAM_FAILED:
@@ -100,7 +101,7 @@ class Chat:
                     pool.door.first_token(visit)
                     self._metrics.ttft.observe(self._monotonic() - exchange.arrived)
         except Broken as error:
-            log.warning("pool %s: an answer was cut short (%s)", pool.pool.name, type(error).__name__)
+            log.warning("pool %s: an answer was cut short: %s", pool.pool.name, error)
             return Outcome.UPSTREAM_FAILED
         if answer.status >= 400:
             return Outcome.ENGINE_ERROR

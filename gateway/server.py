@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import logging
-import resource
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -13,15 +12,13 @@ import uvicorn
 from gateway.app import GatewayApp
 from gateway.connection import CallerConnection
 from tickets_batch.errors import UserError
+from tickets_batch.local import open_files
 from tickets_batch.settings import Settings
 
 STOP_SECONDS = 5  # for the answers under way when the gateway is told to stop
 KEEP_ALIVE_SECONDS = 75  # idle callers; longer than they or a balancer in front keep a connection themselves
 HEAD_BYTES = 64 * 1024
 BACKLOG = 1024
-OTHER_FILES = 256  # open at a time beside two connections for each caller: Redis, logs, idle ones to the model
-
-log = logging.getLogger(__name__)
 
 
 class GatewayServer(uvicorn.Server):
@@ -43,13 +40,7 @@ def serve(settings: Settings, stop: threading.Event, said: Callable[[str], None]
 
 def make_room_for(connections: int) -> None:
     """Let this process open as many files as so many callers need, as far as the system lets it."""
-    needed = 2 * connections + OTHER_FILES
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if resource.RLIM_INFINITY != soft < needed:
-        most = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-        if most < needed:
-            log.warning("%d callers need %d open files, and %d are allowed: raise ulimit -n", connections, needed, most)
+    open_files.make_room_for(open_files.of_gateway(connections), f"{connections} callers")
 
 
 @contextlib.contextmanager

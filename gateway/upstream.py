@@ -2,23 +2,20 @@
 
 import re
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
+from typing import Self
 
-import httpcore2
+import h11
 import httpx2
 
 from gateway.error import Denied
 from tickets_batch.errors import SettingsError
+from tickets_batch.lane import Broken, Content, Lane, Silent, Unreachable
 from tickets_batch.settings import Pool
-
-CONNECT_SECONDS = 5.0
-WRITE_SECONDS = 30.0
-KEEP_ALIVE_SECONDS = 3.0  # servers close idle connections after 5 s or more: never reuse one that is about to go
 
 Headers = Sequence[tuple[bytes, bytes]]
 
-# What may go wrong once the answer has begun, or before.
-Broken = (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.TimeoutException)
+CONNECT_SECONDS = 5.0
 
 # What is said between two neighbours on the way and means nothing to the next.
 HOP_BY_HOP = frozenset(
@@ -33,30 +30,32 @@ _SET_ANEW = frozenset({b"host", b"content-length", b"expect"})
 class Answer:
     """An answer whose head is in; its body is still to be read, and the answer to be closed."""
 
-    def __init__(self, response: httpcore2.Response, upstream: "Upstream", connection: httpcore2.AsyncHTTPConnection):
-        self.status: int = response.status
-        self.headers: Headers = response.headers
-        self._response = response
-        self._parts = response.aiter_stream()
+    def __init__(self, response: h11.Response, upstream: "Upstream", lane: Lane) -> None:
+        self.status: int = response.status_code
+        self.headers: Headers = list(response.headers)
         self._upstream = upstream
-        self._connection = connection
+        self._lane = lane
 
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        """The body as it comes. Raises one of `Broken` where it is cut short."""
-        return self._parts
+    def __aiter__(self) -> Self:
+        return self
 
-    async def aclose(self) -> None:
+    async def __anext__(self) -> bytes:
+        """All that has come of the body since the last time. Raises Broken where it is cut short."""
+        part = await self._lane.read(self._upstream.silence_seconds)
+        if not part:
+            raise StopAsyncIteration
+        return part
+
+    def close(self) -> None:
         """Unless all of it was read, close the connection, so that the engine stops."""
-        await self._parts.aclose()
-        await self._response.aclose()  # the parts know nothing of it where none was asked for
-        await self._upstream._give_back(self._connection)
+        self._upstream.give_back(self._lane)
 
 
 class Upstream:
     """One pool's server. Goes to its base_url and nowhere else: no proxy from the environment, no redirect.
 
-    Connections are kept here and not in the library's pool, which looks through all of them for every request. Raises
-    SettingsError when the base_url cannot be used.
+    After `silence_seconds` without a word of it an answer is given up. Raises SettingsError when the base_url cannot be
+    used.
     """
 
     def __init__(self, pool: Pool) -> None:
@@ -64,92 +63,85 @@ class Upstream:
             base = httpx2.URL(pool.base_url.rstrip("/"))
         except httpx2.InvalidURL as error:
             raise SettingsError(f"pool {pool.name}: base_url {pool.base_url!r} is not a URL: {error}") from error
-        port = base.port or (443 if base.scheme == "https" else 80)
-        self._origin = httpcore2.Origin(base.raw_scheme, base.raw_host, port)
+        self._address = base.raw_host.decode(), base.port or (443 if base.scheme == "https" else 80)
         self._host = (b"host", base.netloc)
         self._base = base.raw_path.rstrip(b"/")
         self._root = self._base.removesuffix(b"/v1")
-        self._silence_seconds = pool.request_timeout_seconds
-        self._timeouts = {"connect": CONNECT_SECONDS, "write": WRITE_SECONDS, "read": self._silence_seconds}
+        self.silence_seconds = pool.request_timeout_seconds
         # Loading the certificates costs 90 ms: not where nothing is encrypted.
         self._ssl_context = httpx2.create_ssl_context() if base.scheme == "https" else None
         # The one idle for longest is taken first: behind a balancer, each replica then has its share of the requests.
-        self._idle: deque[httpcore2.AsyncHTTPConnection] = deque()
+        self._idle: deque[Lane] = deque()
 
-    async def aclose(self) -> None:
+    def close(self) -> None:
         """Close the idle connections; the others are closed with their answers."""
         while self._idle:
-            await self._idle.pop().aclose()
+            self._idle.pop().abort()
 
-    async def send(
-        self, method: str, path: bytes, headers: Headers, content: bytes | AsyncIterator[bytes] | None
-    ) -> Answer:
+    async def send(self, method: str, path: bytes, headers: Headers, content: Content) -> Answer:
         """Ask for `path`, which is what a caller of an OpenAI-compatible server asks for, with its query.
 
         Raises Denied (502, 504) when there is no answer. Cancelled, it closes the connection, so that the engine stops.
         """
         try:
-            connection = await self._idle_connection()
-            if connection is not None:
-                try:
-                    return await self._ask(connection, method, path, headers, content)
-                except (httpcore2.NetworkError, httpcore2.RemoteProtocolError):
-                    # The server closed it at the moment when we used it, and has not seen the request.
-                    if not isinstance(content, bytes):
-                        raise
-            connection = httpcore2.AsyncHTTPConnection(self._origin, self._ssl_context, KEEP_ALIVE_SECONDS)
-            return await self._ask(connection, method, path, headers, content)
-        except httpcore2.ReadTimeout:
-            why = f"the model server has said nothing for {self._silence_seconds:g} s"
+            return await self._send(method, path, headers, content)
+        except Silent:
+            why = f"the model server has said nothing for {self.silence_seconds:g} s"
             raise Denied(504, "server_error", "upstream_timeout", why) from None
-        except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
+        except Unreachable:
             why = "the model server cannot be reached: try again when it is up"
             raise Denied(502, "server_error", "upstream_unreachable", why) from None
-        except Broken as error:
-            why = f"the model server ended the connection without an answer ({type(error).__name__})"
+        except Broken:
+            why = "the model server ended the connection without an answer that can be read"
             raise Denied(502, "server_error", "upstream_failed", why) from None
 
-    async def _ask(
-        self,
-        connection: httpcore2.AsyncHTTPConnection,
-        method: str,
-        path: bytes,
-        headers: Headers,
-        content: bytes | AsyncIterator[bytes] | None,
-    ) -> Answer:
-        request = httpcore2.Request(
-            method,
-            httpcore2.URL(
-                scheme=self._origin.scheme, host=self._origin.host, port=self._origin.port, target=self._target(path)
-            ),
-            headers=[self._host, *headers],
-            content=content,
-            extensions={"timeout": self._timeouts},
-        )
-        answer = Answer(await connection.handle_async_request(request), self, connection)
+    def give_back(self, lane: Lane) -> None:
+        """The lane's answer is of no more use."""
+        if lane.rest():
+            self._idle.append(lane)
+        else:
+            lane.abort()
+        while self._idle and not self._idle[0].is_fresh:
+            self._idle.popleft().abort()
+
+    async def _send(self, method: str, path: bytes, headers: Headers, content: Content) -> Answer:
+        try:
+            request = h11.Request(method=method, target=self._target(path), headers=[self._host, *headers])
+        except h11.LocalProtocolError as error:
+            raise Broken(str(error)) from error
+        lane = self._idle_one()
+        if lane is not None:
+            try:
+                return await self._ask(lane, request, content)
+            except Broken as error:
+                # The server closed it at the moment when we used it, and has not seen the request.
+                if lane.has_heard or isinstance(error, Silent) or not isinstance(content, bytes | None):
+                    raise
+        return await self._ask(await Lane.to(*self._address, self._ssl_context, CONNECT_SECONDS), request, content)
+
+    async def _ask(self, lane: Lane, request: h11.Request, content: Content) -> Answer:
+        try:
+            answer = Answer(await lane.ask(request, content, self.silence_seconds), self, lane)
+        except BaseException:
+            lane.abort()
+            raise
         if why := _not_for_callers(answer):
-            await answer.aclose()
+            lane.abort()
             raise Denied(502, "server_error", "upstream_failed", why)
         return answer
+
+    def _idle_one(self) -> Lane | None:
+        while self._idle:
+            lane = self._idle.popleft()
+            if lane.is_fresh:
+                return lane
+            lane.abort()
+        return None
 
     def _target(self, path: bytes) -> bytes:
         """Below /v1 it is the pool's base_url that is meant, elsewhere the server itself."""
         below = path.removeprefix(b"/v1/")
         return self._root + path if below == path else self._base + b"/" + below
-
-    async def _idle_connection(self) -> httpcore2.AsyncHTTPConnection | None:
-        while self._idle:
-            connection = self._idle.popleft()
-            if not connection.has_expired():
-                return connection
-            await connection.aclose()
-        return None
-
-    async def _give_back(self, connection: httpcore2.AsyncHTTPConnection) -> None:
-        if connection.is_idle():
-            self._idle.append(connection)
-        while self._idle and self._idle[0].has_expired():
-            await self._idle.popleft().aclose()
 
 
 def _not_for_callers(answer: Answer) -> str | None:

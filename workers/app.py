@@ -39,6 +39,7 @@ def create_app(redis_url: str) -> Celery:
         task_ignore_result=True,
         task_store_errors_even_if_ignored=False,
         task_acks_late=False,
+        worker_consumer="workers.consumer:Consumer",
         worker_prefetch_multiplier=1,
         worker_send_task_events=True,
         task_send_sent_event=True,
@@ -47,6 +48,7 @@ def create_app(redis_url: str) -> Celery:
         worker_cancel_long_running_tasks_on_connection_loss=False,
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
+        broker_channel_error_retry=True,  # a broker that takes no writes (its disk is full) is away, and comes back
         broker_connection_timeout=3.0,
         broker_transport_options=_TRANSPORT,
         task_publish_retry=False,

@@ -5,8 +5,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any
 
+import h11
 import httpx2
 import openai
 from pydantic_core import to_json
@@ -19,7 +20,7 @@ from tickets_batch.words import counted
 from workers import symptoms
 from workers.detail import Censor
 from workers.engine_error import engine_error, read_error
-from workers.lanes import Lanes
+from workers.lanes import Answer, Lanes
 from workers.priority import BatchPriority, refuses_priority
 from workers.reply import Reply, UnreadableChunk
 from workers.sse import EventParser, OversizedStream
@@ -52,14 +53,25 @@ _HEADERS: dict[str, str | openai.Omit] = {
 class _NoStream(Exception):
     """The endpoint answered with something else than a stream of events."""
 
-    def __init__(self, response: httpx2.Response, body: bytes) -> None:
-        super().__init__(response.status_code)
-        self.response = response
+    def __init__(self, answer: Answer, body: bytes) -> None:
+        super().__init__(answer.status)
+        self.answer = answer
         self.body = body
 
 
 class _PriorityRefused(Exception):
     """The server takes no priority: the same request may be sent again without."""
+
+
+class _Overheard(httpx2.AsyncBaseTransport):
+    """Keeps the request that the library would send, and sends nothing."""
+
+    request: httpx2.Request
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Nothing was said."""
+        self.request = request
+        return httpx2.Response(204)
 
 
 @dataclass(slots=True)
@@ -101,21 +113,9 @@ class ModelClient:
         self._monotonic = monotonic
         self._key = pool.api_key.reveal() if pool.api_key else None
         self._url = pool.base_url.rstrip("/") + "/chat/completions"
-        timeout = httpx2.Timeout(None, connect=min(CONNECT_SECONDS, pool.request_timeout_seconds))
+        self._head: bytes | None = None
         try:
-            self._openai = openai.AsyncOpenAI(
-                base_url=pool.base_url,
-                api_key=self._key or "none",
-                max_retries=0,
-                timeout=timeout,
-                http_client=httpx2.AsyncClient(
-                    transport=Lanes(at_once, encrypted=not self._url.startswith("http:")),
-                    timeout=timeout,
-                    trust_env=False,
-                    follow_redirects=False,
-                    event_hooks={"response": [_refuse_what_is_no_stream]},
-                ),
-            )
+            self._lanes = Lanes(httpx2.URL(self._url), at_once, min(CONNECT_SECONDS, pool.request_timeout_seconds))
         except httpx2.InvalidURL as error:
             raise SettingsError(f"pool {pool.name}: base_url {pool.base_url!r} is not a URL: {error}") from error
         # Without a key of ours, none from the environment either.
@@ -129,7 +129,7 @@ class ModelClient:
 
     async def aclose(self) -> None:
         """Close every connection; the client is of no use afterwards."""
-        await self._openai.close()
+        self._lanes.close()
 
     async def classify(
         self,
@@ -186,14 +186,14 @@ class ModelClient:
         except TimeoutError:
             finding = self._timed_out(call)
         except _NoStream as seen:
-            status = seen.response.status_code
+            status = seen.answer.status
             if priority is not None and refuses_priority(status, read_error(seen.body)):
                 raise _PriorityRefused from None
             call.http_status, call.is_over = status, True
-            finding = symptoms.of_response(status, seen.response.headers, seen.body, now=self._now(), clean=clean)
+            finding = symptoms.of_response(status, seen.answer.headers, seen.body, now=self._now(), clean=clean)
         except (OversizedStream, UnreadableChunk) as error:
             finding = Finding(Symptom.INVALID_OUTPUT, str(error) or "a chunk of the stream is not JSON")
-        except (openai.OpenAIError, httpx2.HTTPError, OSError) as error:
+        except (httpx2.HTTPError, OSError) as error:
             finding = symptoms.of_exception(error, self._pool.base_url)
         if priority is not None and reply.error and refuses_priority(200, engine_error(reply.error)):
             raise _PriorityRefused
@@ -210,18 +210,11 @@ class ModelClient:
         """Send the request and read its answer into `reply` and `call`, until its end or until it is of no use."""
         parser = EventParser()
         loop = asyncio.get_running_loop()
-        posted = await self._openai.post(
-            self._url,
-            content=body,
-            options=self._options,
-            cast_to=httpx2.Response,
-            stream=True,
-            stream_cls=openai.AsyncStream[Any],
-        )
-        response = cast(httpx2.Response, posted)  # cast_to goes before stream_cls
-        try:
-            call.http_status = response.status_code
-            async for received in response.aiter_bytes():
+        self._head = self._head or await self._first_bytes()
+        async with await self._lanes.send(b"%b%d\r\n\r\n%b" % (self._head, len(body), body)) as answer:
+            call.http_status = answer.status
+            await _refuse_what_is_no_stream(answer)
+            async for received in answer.content:
                 for data in parser.feed(received):
                     reply.take(data)
                 if reply.tokens and call.ttft_seconds is None:
@@ -235,8 +228,24 @@ class ModelClient:
                     deadline.reschedule(loop.time() + AFTER_END_SECONDS)
             for data in parser.close():
                 reply.take(data)
-        finally:
-            await response.aclose()
+
+    async def _first_bytes(self) -> bytes:
+        """The head of every request as the library writes it, up to the length of its body.
+
+        It is the same for each, and the library takes as much CPU to write it as all the rest of a call.
+        """
+        overheard = _Overheard()
+        http_client = httpx2.AsyncClient(transport=overheard, trust_env=False)
+        async with openai.AsyncOpenAI(
+            base_url=self._pool.base_url, api_key=self._key or "none", max_retries=0, http_client=http_client
+        ) as library:
+            await library.post(self._url, content=b"{}", options=self._options, cast_to=httpx2.Response)
+        request = overheard.request
+        headers = [(name, value) for name, value in request.headers.raw if name.lower() != b"content-length"]
+        head = h11.Request(method=request.method, target=request.url.raw_path, headers=headers)
+        written = h11.Connection(h11.CLIENT).send(head)
+        assert written is not None  # noqa: S101 - for the type checker
+        return written.removesuffix(b"\r\n") + b"Content-Length: "
 
     def _body(
         self, messages: Messages, response_format: Mapping[str, Any], max_output_tokens: int, priority: int | None
@@ -292,17 +301,17 @@ def _tell(on_first_token: Callable[[], None], reply: Reply) -> None:
         on_first_token()
 
 
-async def _refuse_what_is_no_stream(response: httpx2.Response) -> None:
+async def _refuse_what_is_no_stream(answer: Answer) -> None:
     """Raise _NoStream with the beginning of the body, whatever its size, for anything but a stream of events."""
-    content_type = response.headers.get("content-type", "").lower()
-    if response.is_success and content_type.startswith("text/event-stream"):
+    content_type = answer.headers.get("content-type", "").lower()
+    if 200 <= answer.status < 300 and content_type.startswith("text/event-stream"):
         return
     body = bytearray()
     try:
-        async for received in response.aiter_bytes():
+        async for received in answer.content:
             body += received
             if len(body) >= ERROR_BODY_BYTES:
                 break
     except httpx2.HTTPError:
         body.clear()  # the status speaks for itself
-    raise _NoStream(response, bytes(body[:ERROR_BODY_BYTES]))
+    raise _NoStream(answer, bytes(body[:ERROR_BODY_BYTES]))

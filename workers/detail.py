@@ -3,6 +3,7 @@
 import re
 
 from jobs.text import masked, storable
+from tickets_batch.words import printable
 
 DETAIL_CHARS = 300
 QUOTED_CHARS = 1000  # of an engine's message, before anything is taken out of it
@@ -15,7 +16,7 @@ _NOT_ALPHANUMERIC = re.compile(r"[\W_]+")
 
 def bounded(text: str, chars: int = DETAIL_CHARS) -> str:
     """`text` as one line of at most `chars` characters that every database takes."""
-    line = " ".join(storable(text).split())
+    line = " ".join(printable(storable(text)).split())
     return line if len(line) <= chars else line[: chars - 1] + "…"
 
 

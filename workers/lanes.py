@@ -1,71 +1,120 @@
-"""HTTP connections of their own, one for each call at a time.
-
-A connection pool looks through all of its connections twice for every request: with 200 of them that is a third of
-what a call costs. Lanes are pools of one connection, and the lane used last is taken first.
-"""
+"""Connections to one model server, one for each call at a time."""
 
 import asyncio
+import os
+import re
 from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import Self
 
+import h11
 import httpx2
 
-KEEP_ALIVE_SECONDS = 3.0  # servers close idle connections after 5 s or more: never reuse one that is about to go
+from tickets_batch.lane import Broken, Lane, Unreachable
+
+_ERRNO = re.compile(r"\[Errno (\d+)\]")
 
 
-class Lanes(httpx2.AsyncBaseTransport):
-    """A transport for at most `count` requests at a time; one more waits until one of them is closed."""
+class Answer(httpx2.AsyncByteStream):
+    """A response of which the head is here; use it as a context manager: at its end the lane is free.
 
-    def __init__(self, count: int, *, encrypted: bool) -> None:
-        # Loading the certificates costs 90 ms; where nothing is encrypted, nothing is verified.
-        self._ssl_context = httpx2.create_ssl_context(verify=encrypted)
-        self._places = asyncio.Semaphore(count)
-        self._free: list[httpx2.AsyncHTTPTransport] = []
-        self._all: list[httpx2.AsyncHTTPTransport] = []
+    An answer that is left before its end takes its connection with it, so that the server stops.
+    """
 
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request on a free lane, which stays taken until the response is closed."""
-        await self._places.acquire()
-        lane = self._free.pop() if self._free else self._new_lane()
+    def __init__(self, lanes: "Lanes", lane: Lane, head: h11.Response) -> None:
+        self.status = head.status_code
+        self.headers = httpx2.Headers(list(head.headers))
+        self._lanes = lanes
+        self._lane = lane
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._lanes.give_back(self._lane)
+
+    @property
+    def content(self) -> AsyncIterator[bytes]:
+        """The body as it comes, unpacked where it was packed. Raises httpx2.HTTPError when it breaks off."""
+        if "content-encoding" in self.headers:
+            return httpx2.Response(self.status, headers=self.headers, stream=self).aiter_bytes()
+        return aiter(self)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
-            response = await lane.handle_async_request(request)
-        except BaseException:
-            self._give_back(lane)
+            while received := await self._lane.read():
+                yield received
+        except Broken as error:
+            raise httpx2.ReadError(str(error)) from error
+
+
+class Lanes:
+    """At most `count` calls at a time, one more waits until one of them has ended; the lane used last is taken first.
+
+    Goes to the URL's host and nowhere else, whatever proxies the environment names. For one event loop.
+    """
+
+    def __init__(self, url: httpx2.URL, count: int, connect_seconds: float) -> None:
+        encrypted = url.scheme != "http"
+        self._host = url.host
+        self._port = url.port or (443 if encrypted else 80)
+        self._connect_seconds = connect_seconds
+        # Loading the certificates costs 90 ms; where nothing is encrypted, nothing is verified.
+        self._ssl_context = httpx2.create_ssl_context() if encrypted else None
+        self._places = asyncio.Semaphore(count)
+        self._free: list[Lane] = []
+
+    async def send(self, request: bytes) -> Answer:
+        """Send a whole request and wait for the head of its answer.
+
+        Raises httpx2.ConnectError, httpx2.ConnectTimeout; another httpx2.HTTPError when the connection breaks.
+        """
+        await self._places.acquire()
+        lane = None
+        try:
+            lane = self._free_one() or await self._connect()
+            return Answer(self, lane, await lane.ask_ready(request))
+        except BaseException as error:
+            if lane is not None:
+                lane.abort()
+            self._places.release()
+            if isinstance(error, Broken):
+                raise httpx2.RemoteProtocolError(str(error)) from error
             raise
-        assert isinstance(response.stream, httpx2.AsyncByteStream)  # noqa: S101 - for the type checker
-        response.stream = _LaneStream(response.stream, self, lane)
-        return response
 
-    async def aclose(self) -> None:
-        """Close every connection."""
-        for lane in self._all:
-            await lane.aclose()
-
-    def _new_lane(self) -> httpx2.AsyncHTTPTransport:
-        limits = httpx2.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=KEEP_ALIVE_SECONDS)
-        lane = httpx2.AsyncHTTPTransport(verify=self._ssl_context, limits=limits)
-        self._all.append(lane)
-        return lane
-
-    def _give_back(self, lane: httpx2.AsyncHTTPTransport) -> None:
-        self._free.append(lane)
+    def give_back(self, lane: Lane) -> None:
+        """The lane's answer is of no more use; whether the connection is depends on whether it was read to its end."""
+        if lane.rest():
+            self._free.append(lane)
+        else:
+            lane.abort()
         self._places.release()
 
+    def close(self) -> None:
+        """Close every connection that carries no call."""
+        while self._free:
+            self._free.pop().abort()
 
-class _LaneStream(httpx2.AsyncByteStream):
-    """A response's body; closing it frees the lane."""
+    def _free_one(self) -> Lane | None:
+        while self._free:
+            lane = self._free.pop()
+            if lane.is_fresh:
+                return lane
+            lane.abort()
+        return None
 
-    def __init__(self, stream: httpx2.AsyncByteStream, lanes: Lanes, lane: httpx2.AsyncHTTPTransport) -> None:
-        self._stream = stream
-        self._lanes = lanes
-        self._lane: httpx2.AsyncHTTPTransport | None = lane
+    async def _connect(self) -> Lane:
+        try:
+            return await Lane.to(self._host, self._port, self._ssl_context, self._connect_seconds)
+        except Unreachable as error:
+            if isinstance(error.reason, TimeoutError):
+                raise httpx2.ConnectTimeout(f"no connection within {self._connect_seconds:g} s") from error
+            raise httpx2.ConnectError(str(error.reason)) from _of_one(error.reason)
 
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self._stream.__aiter__()
 
-    async def aclose(self) -> None:
-        lane, self._lane = self._lane, None
-        if lane is not None:
-            try:
-                await self._stream.aclose()
-            finally:
-                self._lanes._give_back(lane)
+def _of_one(error: OSError) -> OSError:
+    """The reason of the last address where asyncio tells those of several, which it does in words alone."""
+    found = _ERRNO.findall(str(error)) if error.errno is None else []
+    return OSError(int(found[-1]), os.strerror(int(found[-1]))) if found else error

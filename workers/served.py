@@ -64,7 +64,7 @@ def _models(body: bytes) -> tuple[str, ...] | None:
 def _ahead(date: str | None, asked: datetime) -> float | None:
     try:
         told = parsedate_to_datetime(date or "")
-    except ValueError:
+    except (ValueError, OverflowError):  # of a year without end
         return None
     middle = asked + (datetime.now(UTC) - asked) / 2
     return (told.replace(tzinfo=told.tzinfo or UTC) - middle).total_seconds() + 0.5  # it tells whole seconds

@@ -10,7 +10,6 @@ from math import isfinite
 from socket import gaierror
 
 import httpx2
-import openai
 
 from jobs.hindrance import Hindrance
 from jobs.outcomes import Symptom
@@ -63,7 +62,7 @@ def of_response(status: int, headers: Mapping[str, str], body: bytes, *, now: da
     if 200 <= status < 300:
         return _of_no_stream(status, content_type, body, error, clean)
     if 300 <= status < 400:
-        where = f" to {_without_query(headers['location'])}" if "location" in headers else ""
+        where = f" to {clean(_without_user(headers['location']))}" if "location" in headers else ""
         return _blocked(status, Hindrance.REDIRECTED, what=where)
     return of_error(status, error or EngineError(), clean=clean, retry_after_seconds=_retry_after(headers, now))
 
@@ -89,7 +88,7 @@ def of_error(status: int, error: EngineError, *, clean: Clean, retry_after_secon
     if any(_CONTENT_FILTER.search(text) for text in (error.code, error.type, error.message)):
         return Finding(Symptom.REFUSED, _detail(status, "stopped by a content filter", said), status)
     if hindrance := _hindrance(status, error, said):
-        return _blocked(status, hindrance, said, what=bounded(error.param, 40) or "that it names")
+        return _blocked(status, hindrance, said, what=bounded(clean(error.param), 40) or "that it names")
     match status:
         case 408:
             return Finding(Symptom.TIMED_OUT, _detail(status, "the engine gave up waiting", said), status)
@@ -101,11 +100,10 @@ def of_error(status: int, error: EngineError, *, clean: Clean, retry_after_secon
 
 def of_exception(error: BaseException, base_url: str) -> Finding:
     """The finding for a connection to a pool's `base_url` that could not be made or broke."""
-    wire = error.__cause__ if isinstance(error, openai.APIConnectionError) and error.__cause__ else error
-    if isinstance(wire, (httpx2.ConnectError, httpx2.ConnectTimeout, ssl.SSLError)):
+    if isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout, ssl.SSLError)):
         where = f"check the pool's base_url, {_without_user(base_url)}, and that its engine runs"
-        return Finding(Symptom.UNREACHABLE, bounded(Hindrance.UNREACHABLE.of(f"{where}: {_why_no_connection(wire)}")))
-    if isinstance(wire, httpx2.TimeoutException):
+        return Finding(Symptom.UNREACHABLE, bounded(Hindrance.UNREACHABLE.of(f"{where}: {_why_no_connection(error)}")))
+    if isinstance(error, httpx2.TimeoutException):
         return Finding(Symptom.TIMED_OUT, "the connection stood still")
     return Finding(Symptom.DISCONNECTED, "the connection broke")
 
@@ -117,7 +115,7 @@ def _of_no_stream(status: int, content_type: str, body: bytes, error: EngineErro
         return _blocked(status, Hindrance.WEB_PAGE)
     if b'"choices"' in body:
         return _blocked(status, Hindrance.NO_STREAM)
-    kind = bounded(content_type, 40) or "of no type"
+    kind = bounded(clean(content_type), 40) or "of no type"
     return Finding(Symptom.INVALID_OUTPUT, _detail(status, f"the answer is no event stream but {kind}", ""), status)
 
 
@@ -161,7 +159,7 @@ def _retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
     except ValueError:
         try:
             when = parsedate_to_datetime(value)
-        except ValueError:
+        except (ValueError, OverflowError):  # of a year without end
             return None
         seconds = (when.replace(tzinfo=when.tzinfo or UTC) - now).total_seconds()
     return max(0.0, seconds) if isfinite(seconds) else None
@@ -201,8 +199,8 @@ def _why_no_connection(error: BaseException) -> str:
 
 def _without_user(url: str) -> str:
     """The URL without who calls it, which may hold a password."""
-    scheme, _, rest = url.partition("://")
-    return _without_query(f"{scheme}://{rest.rpartition('@')[2]}")
+    scheme, mark, rest = _without_query(url).rpartition("//")
+    return f"{scheme}{mark}{rest.rpartition('@')[2]}"
 
 
 def _without_query(location: str) -> str:

@@ -25,7 +25,7 @@ from tickets_batch.cli.doctor import clocks, house, redis_server, stored
 from tickets_batch.cli.doctor.check import Check, tried
 from tickets_batch.cli.doctor.engine_advice import NOTHING, PrefillRate, second_line
 from tickets_batch.cli.run import run
-from tickets_batch.settings import Pool, Settings
+from tickets_batch.settings import Gateway, Pool, Settings
 from workers.priority import PRIORITIES
 
 pytestmark = pytest.mark.long
@@ -159,6 +159,21 @@ class TestHouse:
         check = tried("disk", house.disk, Settings(home=tmp_path / "not" / "made"))
         assert (check.level, check.words.startswith(words)) == (level, True)
 
+    def test_files(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        capacity = {"slots": 1000, "tokens": 1_000_000}
+        pools = [{"name": name, "base_url": "http://x/v1", "model": "m", "capacity": capacity} for name in ("a", "b")]
+        settings = Settings(pool=pools, worker={"at_once": 300})
+        for most, level in ((600 + 256, "ok"), (600 + 255, "warning"), (None, "ok")):
+            monkeypatch.setattr("tickets_batch.local.open_files.allowed", lambda most=most: most)
+            check = tried("files", house.files, settings)
+            assert check.level == level
+            assert check.words.startswith("a worker process ")
+        with_gateway = settings.model_copy(update={"gateway": Gateway(max_connections=500)})
+        monkeypatch.setattr("tickets_batch.local.open_files.allowed", lambda: 1000)
+        assert tried("files", house.files, with_gateway).words == (
+            "the gateway needs 1256 open files, and 1000 are allowed: raise ulimit -n, or ask for less at once"
+        )
+
     def test_a_deadline_in_no_zone(self) -> None:
         check = house.time_and_zone(Settings(deadline="07:00"))
         assert (check.level, "set timezone" in check.words) == ("warning", True)
@@ -278,8 +293,17 @@ class TestWhole:
         shown = json.loads(capsys.readouterr().out)
         assert (code, shown["ok"]) == (0, True)
         assert [check["about"] for check in shown["checks"]] == [
-            *("time", "home", "disk", "database", "redis", "broker", "clock", "services", "labels", "source", "sink"),
-            *("webhook", "pool gpu", "pool gpu schema", "pool gpu abort", "pool gpu overload", "pool gpu engine"),
+            *("time", "home", "disk", "files", "database", "redis", "broker", "clock", "services", "labels"),
+            *(
+                "source",
+                "sink",
+                "webhook",
+                "pool gpu",
+                "pool gpu schema",
+                "pool gpu abort",
+                "pool gpu overload",
+                "pool gpu engine",
+            ),
             "pool gpu defence",
         ]
 

@@ -380,6 +380,6 @@ def test_no_ticket_s_text_is_in_redis_or_in_the_log(
         keys = watch.keys()
         heard = watch.heard
     assert b"EVALSHA" in heard.upper()
-    assert {key.name for key in keys} >= {"tickets-batch:{gpu}:epoch", "tickets-batch:{gpu}:totals"}
+    assert {key.name for key in keys} >= {"tickets-batch:{gpu}:epoch", "tickets-batch:{gpu}:permits"}
     for place in (heard, *(key.content for key in keys), caplog.text.encode()):
         assert b"Rosemary" not in place

@@ -76,6 +76,20 @@ def test_a_result_that_cannot_be_written_is_let_go_and_the_others_are_written(da
     assert states == ["succeeded", "succeeded", "running", "succeeded", "succeeded"]
 
 
+def test_results_that_the_database_did_not_take_in_time_are_told_at_the_end(sqlite_url: str) -> None:
+    database = Database.open(sqlite_url)
+    batch_id = store.submit(database, 1).batch_id
+    (job,) = store.claim(database, batch_id)
+    away = Database.open("postgresql+psycopg://nobody@127.0.0.1:1/nowhere")
+    writer = Writer(away, lambda ids: None)
+    writer.start()
+    writer.put(Finish(job, Succeeded("shipping"), store.attempt(label="shipping")))
+    assert not writer.close(0.2)
+    assert writer.backlog == 1
+    away.dispose()
+    database.dispose()
+
+
 def test_jobs_that_come_while_the_worker_stops_go_back_before_it_has_ended(
     sqlite_url: str, valkey: ValkeyServer, engine: EngineThread
 ) -> None:

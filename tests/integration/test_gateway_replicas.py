@@ -32,7 +32,7 @@ async def ask_one_by_one(ports: Sequence[int], requests: int) -> None:
             for _ in range(requests):
                 await read(await ask(upstream))
         finally:
-            await upstream.aclose()
+            upstream.close()
 
 
 async def ask(upstream: Upstream) -> Answer:
@@ -42,4 +42,4 @@ async def ask(upstream: Upstream) -> Answer:
 async def read(answer: Answer) -> None:
     async for _ in answer:
         pass
-    await answer.aclose()
+    answer.close()

@@ -15,6 +15,7 @@ from tests.support.wait import wait_until_async
 
 POOL = PoolCapacity(Amount(20, 60_000), Amount(8, 24_000), Amount(2, 6_000))
 SMALL = Ask(prompt_tokens=500, output_tokens=100)
+STATE = "#"  # beside the permits, in the same hash
 EVERYTHING = PublishedLimit(POOL.most_batch, 60_000)
 
 
@@ -76,7 +77,7 @@ def test_the_dead_are_taken_off_the_books_whoever_looks_first(valkey: ValkeyServ
 
                 async def pruned() -> bool:
                     await ledger.publish(EVERYTHING, ttl_seconds=60, leader_epoch=1)
-                    return not client.exists(key)
+                    return bool(client.hkeys(key) == [STATE])
 
                 await wait_until_async(pruned, "the publisher to find the lease expired")
             assert (await ledger.snapshot()).batch == Amount()
@@ -107,18 +108,17 @@ def test_every_key_expires_but_the_named_ones(valkey: ValkeyServer) -> None:
 @pytest.mark.parametrize("step_ms", [120_000, -3_600_000])
 def test_keys_in_use_are_kept_also_when_the_clock_is_set(valkey: ValkeyServer, step_ms: int) -> None:
     clock = "local function now_ms() return tonumber(redis.call('GET', 'test:now')) end"
-    keys = [f"{PREFIX}:{{gpu}}:{key}" for key in ("permits", "expiry", "totals")]
+    key = f"{PREFIX}:{{gpu}}:permits"
 
     async def scene() -> None:
         redis = Redis.from_url(valkey.url, decode_responses=True)
         await redis.set("test:now", 10_000_000)
         ledger = Ledger(redis, "gpu", POOL, lease_seconds=3600, clock=clock)
         permit = await take(ledger, Kind.BATCH)
-        for key in keys:
-            assert await redis.pexpire(key, 60_000)
+        assert await redis.pexpire(key, 60_000)
         await redis.set("test:now", 10_000_000 + step_ms)
         await ledger.first_token(permit)
-        assert min([await redis.pttl(key) for key in keys]) > 500_000
+        assert await redis.pttl(key) > 500_000
         await ledger.aclose()
 
     asyncio.run(scene())
@@ -255,5 +255,37 @@ def test_a_waiting_chat_request_is_seen_with_its_age(valkey: ValkeyServer) -> No
             assert (await ledger.snapshot()).interactive_waiting == 1
             await ledger.first_token(permit)
             assert (await ledger.snapshot()).interactive_waiting == 0
+
+    asyncio.run(scene())
+
+
+def test_what_an_earlier_version_left_in_redis_counts_for_nothing(valkey: ValkeyServer) -> None:
+    with valkey.client() as client:
+        client.hset(f"{PREFIX}:{{gpu}}:permits", "0123456789abcdef", "b 600 500 1 1764500000000 0 0 h")
+        client.hset(f"{PREFIX}:{{gpu}}:limit", mapping={"slots": 12, "tokens": 9_000, "until": 9_999_999_999_999})
+
+    async def scene() -> None:
+        async with opened(valkey) as ledger:
+            await ledger.found()
+            assert not (await ledger.snapshot()).limit_is_published
+            await ledger.publish(EVERYTHING, ttl_seconds=60, leader_epoch=1)
+            permit = await take(ledger, Kind.BATCH)
+            assert await ledger.renew([permit]) == {permit.token: Standing.HELD}
+            assert (await ledger.snapshot()).batch == permit.ask.amount
+
+    asyncio.run(scene())
+
+
+def test_thousands_of_permits_are_renewed_at_once(valkey: ValkeyServer) -> None:
+    async def scene() -> None:
+        async with opened(valkey) as ledger:
+            await ready(ledger)
+            held = [await take(ledger, Kind.BATCH) for _ in range(2)]
+            gone = [Permit(f"{n:016x}", Kind.BATCH, SMALL, held[0].epoch) for n in range(9_000)]
+            standings = await ledger.renew([held[0], *gone, held[1]])
+            assert [token for token, standing in standings.items() if standing is not Standing.GONE] == [
+                permit.token for permit in held
+            ]
+            assert len(standings) == 9_002
 
     asyncio.run(scene())

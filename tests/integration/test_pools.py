@@ -181,7 +181,9 @@ def test_a_ticket_too_large_for_the_first_pool_waits_for_the_next_and_holds_up_n
 ) -> None:
     huge = "x" * 80_000  # about 25,000 tokens as estimated
     texts = [huge, *bodies(50)]
-    small = {"capacity": {"slots": 20, "tokens": 20_000}}
+    # Room for all of the others at once: what finds none there goes to the next pool.
+    protected = {"interactive": {"slots": 1, "tokens": 8_000}, "batch": {"slots": 1, "tokens": 2_000}}
+    small = {"capacity": {"slots": 60, "tokens": 20_000}, "protected": protected}
 
     async def scene() -> None:
         async with at_several_pools(database, valkey, engines, texts, settings={"own": small}) as shift:

@@ -151,7 +151,7 @@ class TestPrometheus:
     def test_a_time_that_is_no_number_is_an_answer_without_anybody(self) -> None:
         assert asked(vector("NaN"), ttft="x") == Answers()
 
-    @pytest.mark.parametrize("value", ["NaN", "-1", "+Inf"])
+    @pytest.mark.parametrize("value", ["NaN", "-1", "+Inf", "1e300"])
     def test_requests_that_are_no_number_are_none(self, value: str) -> None:
         with pytest.raises(SignalUnavailable, match=r"in_flight: the query answers .* no number of requests"):
             asked(vector(value), in_flight="x")
@@ -163,6 +163,11 @@ class TestPrometheus:
 
     @pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"status":"success","data":{"resultType":"matrix"}}', b"3"])
     def test_something_else_is_no_answer(self, body: bytes) -> None:
+        with pytest.raises(SignalUnavailable, match="not as Prometheus does"):
+            asked(whole(200, body), in_flight="x")
+
+    def test_a_number_longer_than_any_float_is_no_answer(self) -> None:
+        body = b'{"status":"success","data":{"resultType":"scalar","result":[0,%s]}}' % (b"9" * 400)
         with pytest.raises(SignalUnavailable, match="not as Prometheus does"):
             asked(whole(200, body), in_flight="x")
 
