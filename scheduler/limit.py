@@ -108,19 +108,21 @@ class Limit:
     def _prospect(self, load: Load) -> tuple[int, Outlook]:
         """The prefill window in tokens, and what is expected of the chat."""
         rate = load.prefill_rate or 0.0
+        # Behind many engines a chat request waits for the prompts of its own alone, and there is always one that waits.
+        of_all = max(rate, load.prefilled_per_second) if rate else 0.0
         longest_seconds = self._target_seconds * TARGET_SHARE
         high = self._history.high()
         arrivals_milli = round(self._arrivals_per_second * 1000)
         is_quiet = high.slots == 0 and arrivals_milli == 0
-        return round(rate * min(PREFILL_SECONDS, longest_seconds)), Outlook(
+        return round(of_all * min(PREFILL_SECONDS, longest_seconds)), Outlook(
             high=high,
             rises=self._history.rises(),
             arrivals_milli=arrivals_milli,
             request_tokens=round(self._request_tokens),
             reserve=(0 if is_quiet else 1) + self._extra,
             prefill_rate=round(rate),
-            prefill_ahead_tokens=round(rate * min(AHEAD_SECONDS, longest_seconds)),
-            prefill_beside_tokens=round(rate * min(BESIDE_SECONDS, longest_seconds)),
+            prefill_ahead_tokens=round(of_all * min(AHEAD_SECONDS, longest_seconds)),
+            prefill_beside_tokens=round(of_all * min(BESIDE_SECONDS, longest_seconds)),
         )
 
     def _room(self, published: PublishedLimit, load: Load) -> Amount:

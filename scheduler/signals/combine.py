@@ -33,6 +33,7 @@ def combine(
     batch_in_flight: Amount = NOTHING,
     batch_expected_seconds: float = 0.0,
     prefill_rate: float | None = None,
+    prefilled_per_second: float = 0.0,
 ) -> Load:
     """The chat: the larger load, the longer wait, all times to first token.
 
@@ -55,5 +56,6 @@ def combine(
         is_congested=any(report.is_congested for report in reports),
         is_blind=not is_dedicated and not any(age.is_fresh for age in ages),
         prefill_rate=prefill_rate,
+        prefilled_per_second=prefilled_per_second,
         sources=ages,
     )

@@ -19,8 +19,9 @@ class Load:
     """One reading of the chat. `arrivals` and `ttfts_seconds` are what came since the reading before.
 
     `is_congested`: requests queue at the engine beyond our own. `is_blind`: no source is fresh. `prefill_rate` is what
-    the engine was seen to prefill, in tokens/s, None while unknown. `batch_expected_seconds` is how long the requests
-    that batch has in flight are expected to take, on average.
+    an engine was seen to prefill of one request, in tokens/s, None while unknown; `prefilled_per_second` what all
+    engines of the pool together did lately. `batch_expected_seconds` is how long the requests that batch has in flight
+    are expected to take, on average.
     """
 
     in_flight: Amount = NOTHING
@@ -33,4 +34,5 @@ class Load:
     is_congested: bool = False
     is_blind: bool = False
     prefill_rate: float | None = None
+    prefilled_per_second: float = 0.0
     sources: tuple[SourceAge, ...] = ()

@@ -9,7 +9,7 @@ from typing import Any
 from scheduler.capacity import NOTHING, Amount
 from scheduler.ledger import LEASE_SECONDS, Ledger
 from scheduler.signals.combine import Report, combine
-from scheduler.signals.differences import Differences, News
+from scheduler.signals.differences import Differences, News, Prefilled
 from scheduler.signals.engines import Engines
 from scheduler.signals.load import Load, SourceAge
 from scheduler.signals.observer import Own
@@ -41,6 +41,7 @@ class PoolSignals:
         self._probes = [ProbeSource(n, s, pool, monotonic) for n, s in named if isinstance(s, ProbeSignal)]
         self._tasks: list[asyncio.Task[None]] = []
         self._differences = Differences()
+        self._prefilled = Prefilled()
         self._read_at = -math.inf
         self._lost = LostLedger(LEASE_SECONDS)
         self._requests = OwnRequests(pool.ttft_target_seconds)
@@ -77,6 +78,7 @@ class PoolSignals:
         self._read_at = now
         news = self._differences.take(snapshot)
         self._requests.take(news.batch, now)
+        self._prefilled.take(news.prompt_tokens, now)
         self._first_tokens.take(news)
         self._tokens.learn(snapshot.interactive)
         outside = self._outside(snapshot, asked)
@@ -94,6 +96,7 @@ class PoolSignals:
             batch_in_flight=snapshot.batch,
             batch_expected_seconds=snapshot.batch_expected_seconds,
             prefill_rate=self._requests.prefill_rate,
+            prefilled_per_second=self._prefilled.tokens_per_second,
         )
 
     def _outside(self, snapshot: Snapshot, asked: float) -> list[Report]:

@@ -8,7 +8,7 @@ from scheduler.duration import DurationEstimator
 from scheduler.limit import Decision, Limit
 from scheduler.permit import Ask, Kind, Reason
 from scheduler.signals.combine import Report, combine
-from scheduler.signals.differences import Differences
+from scheduler.signals.differences import Differences, Prefilled
 from scheduler.signals.load import Load, SourceAge
 from scheduler.signals.own import OwnRequests
 from scheduler.simulation.world import Chat, Flight, Policy, World
@@ -37,6 +37,7 @@ class Admission(Policy):
         self._durations = DurationEstimator()
         self._differences = Differences()
         self._requests = OwnRequests(site.ttft_target_seconds)
+        self._prefilled = Prefilled()
         self._ask_at = 0.0
         self._refused_in: tuple[int | bool, ...] | None = None  # the ledger's version, where it only lacks room
         self._is_idle = False  # until that becomes another one, asking is in vain
@@ -158,6 +159,7 @@ class Admission(Policy):
         snapshot = self.book.snapshot(self._now_ms())
         news = self._differences.take(snapshot)
         self._requests.take(news.batch, self.world.now)
+        self._prefilled.take(news.prompt_tokens, self.world.now)
         ledger = Report(
             (SourceAge("ledger", 0.0, is_fresh=True),),
             in_flight=snapshot.interactive,
@@ -172,6 +174,7 @@ class Admission(Policy):
             batch_in_flight=snapshot.batch,
             batch_expected_seconds=snapshot.batch_expected_seconds,
             prefill_rate=self._requests.prefill_rate,
+            prefilled_per_second=self._prefilled.tokens_per_second,
         )
 
     def _now_ms(self) -> int:
