@@ -5,6 +5,8 @@ from datetime import datetime
 
 from jobs.outcomes import Attempt, Outcome
 
+Claim = tuple[int, str]  # a job's id, and the token of the lease under which it is held
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -25,6 +27,11 @@ class Job:
     truncated: bool
     lease_token: str
     lease_expires_at: datetime
+
+    @property
+    def claim(self) -> Claim:
+        """Which claim this is: a job that was lost may come back to the same worker, under another lease."""
+        return self.id, self.lease_token
 
 
 @dataclass(frozen=True, slots=True)

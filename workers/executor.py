@@ -16,7 +16,7 @@ from functools import partial
 from itertools import islice
 
 from jobs.hindrance import Hindrance
-from jobs.job import Finish, Job
+from jobs.job import Claim, Finish, Job
 from jobs.outcomes import Failed, Requeued, Symptom
 from jobs.retry import RetryPolicy
 from jobs.store.batches import BatchWork
@@ -70,8 +70,8 @@ class Executor:
         self._writer = Writer(db, self._let_go)
         self._watch = Watch(db, monotonic)
         self._waiting: deque[Job] = deque()
-        self._flights: dict[int, Flight] = {}
-        self._blocking: dict[int, str] = {}  # the batches of jobs whose "blocked" is not yet in SQL, by job
+        self._flights: dict[Claim, Flight] = {}
+        self._blocking: dict[Claim, str] = {}  # the batches of jobs whose "blocked" is not yet in SQL
         self._alarms: dict[str, asyncio.TimerHandle] = {}  # of each batch, when its deadline and the grace are over
         self._driving: asyncio.Task[None] | None = None
         self._claiming: asyncio.Task[list[Job]] | None = None
@@ -218,10 +218,10 @@ class Executor:
             return
         self._waiting.remove(job)
         flight = Flight(job, brief, endpoint, permit, mark, self._policy, partial(self._hand_in, brief))
-        self._flights[job.id] = flight
+        self._flights[job.claim] = flight
         endpoint.gate.hold(permit, flight.withdraw)
         flight.task = asyncio.create_task(flight.fly())
-        flight.task.add_done_callback(lambda _: self._landed(job.id))
+        flight.task.add_done_callback(lambda _: self._landed(job))
 
     def _is_too_large(self, brief: Brief, job: Job) -> bool:
         """A job that no pool could ever carry ends; another pool may yet be asked."""
@@ -236,12 +236,12 @@ class Executor:
 
     # --- endings
 
-    def _landed(self, job_id: int) -> None:
-        flight = self._flights.pop(job_id)
+    def _landed(self, job: Job) -> None:
+        flight = self._flights.pop(job.claim)
         assert flight.task is not None  # noqa: S101 - set where the flight began
         if not flight.task.cancelled() and (error := flight.task.exception()):
             log.error("a flight crashed; its lease runs out", exc_info=error)
-            self._leases.drop([job_id])
+            self._leases.drop([job])
         self._wake.set()
 
     def _hand_in(self, brief: Brief, finish: Finish) -> None:
@@ -254,7 +254,7 @@ class Executor:
     def _put(self, finish: Finish) -> None:
         """Hand a finish to the writer; from one that blocks its batch on, no other job of that batch is started."""
         if isinstance(finish.outcome, Requeued) and finish.outcome.blocked:
-            self._blocking[finish.job.id] = finish.job.batch_id
+            self._blocking[finish.job.claim] = finish.job.batch_id
         self._note(finish)
         self._writer.put(finish)
 
@@ -269,21 +269,21 @@ class Executor:
         while self._waiting:
             self._put(Finish(self._waiting.popleft(), Requeued(keeps_place=True)))
 
-    def _let_go(self, job_ids: Sequence[int]) -> None:
+    def _let_go(self, jobs: Sequence[Job]) -> None:
         """On the writer's thread."""
-        self._loop.call_soon_threadsafe(self._drop, job_ids)
+        self._loop.call_soon_threadsafe(self._drop, jobs)
 
-    def _drop(self, job_ids: Sequence[int]) -> None:
-        self._leases.drop(job_ids)
-        for job_id in job_ids:
-            self._blocking.pop(job_id, None)
+    def _drop(self, jobs: Sequence[Job]) -> None:
+        self._leases.drop(jobs)
+        for job in jobs:
+            self._blocking.pop(job.claim, None)
         self._wake.set()
 
-    def _lose(self, job_id: int) -> None:
-        self._leases.drop([job_id])
-        if flight := self._flights.get(job_id):
+    def _lose(self, lost: Job) -> None:
+        self._leases.drop([lost])
+        if flight := self._flights.get(lost.claim):
             flight.lose()
-        self._waiting = deque(job for job in self._waiting if job.id != job_id)
+        self._waiting = deque(job for job in self._waiting if job.claim != lost.claim)
 
     # --- watching the batches
 

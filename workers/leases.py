@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 class Leases:
     """Every job this process holds, waiting, in flight or not yet written. Methods run on one event loop."""
 
-    def __init__(self, db: Database, worker: str, lease_seconds: float, lost: Callable[[int], None]) -> None:
+    def __init__(self, db: Database, worker: str, lease_seconds: float, lost: Callable[[Job], None]) -> None:
         self._db = db
         self._worker = worker
         self._lease_seconds = lease_seconds
@@ -26,13 +26,17 @@ class Leases:
     async def claim(self, batch_id: str, limit: int) -> list[Job]:
         """Take up to `limit` jobs of a batch. Raises StoreUnavailable, StoreConflict."""
         taken = await asyncio.to_thread(claims.claim, self._db, batch_id, limit, self._worker, self._lease_seconds)
-        self._held.update((job.id, job) for job in taken)
+        for job in taken:
+            if before := self._held.get(job.id):  # it was lost, and is ours again before we have noticed
+                self._lost(before)
+            self._held[job.id] = job
         return taken
 
-    def drop(self, ids: Iterable[int]) -> None:
-        """These are written, or another's: no longer ours to renew."""
-        for job_id in ids:
-            self._held.pop(job_id, None)
+    def drop(self, jobs: Iterable[Job]) -> None:
+        """These are written, or another's: no longer ours to renew. A later claim of the same job stays."""
+        for job in jobs:
+            if (held := self._held.get(job.id)) and held.claim == job.claim:
+                del self._held[job.id]
 
     async def renew_for_ever(self) -> None:
         """Renew three times a lease. While the database is away nobody can reap, so the work goes on."""
@@ -48,5 +52,5 @@ class Leases:
             return
         for job_id in asked.keys() - held:
             # Written in the meantime, or taken by a reaper: only the second is still in our list.
-            if job_id in self._held:
-                self._lost(job_id)
+            if self._held.get(job_id) is asked[job_id]:
+                self._lost(asked[job_id])

@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from jobs.job import Finish
+from jobs.job import Finish, Job
 from jobs.store import finishes
 from jobs.store.database import Database
 from jobs.store.errors import StoreConflict, StoreUnavailable
@@ -26,7 +26,7 @@ class Writer:
     lost, or such that they cannot be written.
     """
 
-    def __init__(self, db: Database, let_go: Callable[[Sequence[int]], None]) -> None:
+    def __init__(self, db: Database, let_go: Callable[[Sequence[Job]], None]) -> None:
         self._db = db
         self._let_go = let_go
         self._queue: deque[Finish] = deque()
@@ -91,13 +91,13 @@ class Writer:
             else:
                 if len(won) < len(group):
                     log.info("%d results came too late, their jobs are another worker's", len(group) - len(won))
-                self._let_go([finish.job.id for finish in group])
+                self._let_go([finish.job for finish in group])
                 return True
 
     def _write_one_by_one(self, group: list[Finish]) -> bool:
         """Something in one of them cannot be written: the others must not suffer, and its own lease has to run out."""
         if len(group) == 1:
-            self._let_go([group[0].job.id])
+            self._let_go([group[0].job])
             return True
         written = [self._write([finish]) for finish in group]
         return all(written)

@@ -4,16 +4,18 @@ import asyncio
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from sqlalchemy import delete
+from sqlalchemy import delete, update
 
-from jobs.job import Finish
+from jobs.job import Finish, Job
 from jobs.outcomes import Succeeded, Usage
 from jobs.store import claims, moves
 from jobs.store.database import Database
 from jobs.tables import batches as batches_table
+from jobs.tables import jobs as jobs_table
 from scheduler.capacity import Amount
 from scheduler.simulation.engine.profile import EngineProfile
 from tests.engine.process import EngineThread
@@ -59,11 +61,39 @@ def test_a_flight_that_crashes_holds_neither_its_permit_nor_its_job(
     play(scene)
 
 
+def test_a_job_that_was_lost_and_comes_back_before_it_is_noticed_flies_once_more_and_is_held(
+    database: Database, valkey: ValkeyServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As after a process that stood still for longer than its leases."""
+
+    async def scene() -> None:
+        with EngineThread(EngineProfile.instant().changed({"step_base_seconds": 0.2})) as engine:
+            async with at_work(database, valkey, engine.base_url, bodies(1), lease_seconds=1.5) as shift:
+                driving = asyncio.create_task(shift.drive())
+                await wait_until_async(lambda: shift.executor.in_flight == 1, "the job to fly")
+                with database.begin() as connection:
+                    connection.execute(update(jobs_table).values(lease_expires_at=datetime(2020, 1, 1, tzinfo=UTC)))
+                assert claims.reap(database) == 1
+                await wait_until_async(
+                    lambda: [row.outcome for row in engine.log()][:1] == ["aborted"], "the lost call to be cut"
+                )
+                await wait_until_async(lambda: shift.executor.held().unwritten == 0, "what was cut to be written")
+                while not shift.batch().state.is_final:
+                    assert claims.reap(database) == 0, "the second lease is not renewed"
+                    await asyncio.sleep(0.05)
+                await driving
+                assert [row.outcome for row in engine.log()] == ["aborted", "ok"]
+                assert aftermath(database, shift.batch_id).states == {"succeeded": 1}
+
+    play(scene)
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 def test_a_result_that_cannot_be_written_is_let_go_and_the_others_are_written(database: Database) -> None:
     batch_id = store.submit(database, 5).batch_id
     held = store.claim(database, batch_id)
     unwritable = store.attempt(label="shipping", usage=Usage(2**70, 1))
-    let_go: list[int] = []
+    let_go: list[Job] = []
     writer = Writer(database, let_go.extend)
     for job in held:
         attempt = unwritable if job is held[2] else store.attempt(label="shipping")
@@ -71,7 +101,7 @@ def test_a_result_that_cannot_be_written_is_let_go_and_the_others_are_written(da
     writer.start()
     wait_until(lambda: writer.backlog == 0, "everything to be tried")
     assert writer.close(1)
-    assert sorted(let_go) == [job.id for job in held]
+    assert sorted(job.id for job in let_go) == [job.id for job in held]
     states = [row.state for row in store.job_rows(database, batch_id)]
     assert states == ["succeeded", "succeeded", "running", "succeeded", "succeeded"]
 
@@ -81,7 +111,7 @@ def test_results_that_the_database_did_not_take_in_time_are_told_at_the_end(sqli
     batch_id = store.submit(database, 1).batch_id
     (job,) = store.claim(database, batch_id)
     away = Database.open("postgresql+psycopg://nobody@127.0.0.1:1/nowhere")
-    writer = Writer(away, lambda ids: None)
+    writer = Writer(away, lambda jobs: None)
     writer.start()
     writer.put(Finish(job, Succeeded("shipping"), store.attempt(label="shipping")))
     assert not writer.close(0.2)
