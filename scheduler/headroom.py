@@ -1,4 +1,4 @@
-"""How much of a pool a batch request may find taken when it asks: pure, and the same rule as in `lua/acquire.lua`."""
+"""How much of a pool a batch request may find taken when it asks: pure, the same rule as in `lua/acquire_batch.lua`."""
 
 import math
 

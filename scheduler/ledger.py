@@ -5,15 +5,14 @@ exist and released by their token; keys without traffic expire, except the ledge
 """
 
 import secrets
+import struct
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Self
 
 from redis.asyncio import Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import ExponentialWithJitterBackoff
 from redis.exceptions import RedisError
 
-from scheduler import scripts
+from scheduler import line, scripts
 from scheduler.capacity import Amount, PoolCapacity
 from scheduler.line import Line
 from scheduler.permit import Ask, Kind, Outlook, Permit, PublishedLimit, Reason, Refusal, Standing
@@ -22,17 +21,21 @@ from tickets_batch.errors import SettingsError, UserError
 
 LEASE_SECONDS = 5.0
 PREFIX = "tickets-batch"
-KEYS = ("permits", "expiry", "totals", "limit", "epoch", "observed", "paused", "firsts", "beat", "revoked")
+KEYS = (
+    "permits",
+    "ranks",
+    "epoch",
+    "limit",
+    "observed",
+    "paused",
+    "firsts",
+    "beat",
+    "revoked",
+)  # the last is a channel
 PERMANENT_KEYS = ("epoch",)
-VERBS = (
-    "acquire", "first_token", "settle", "renew", "register", "release", "drain", "revoke", "publish", "observe",
-    "pause", "found", "beat", "refuse", "snapshot",
-)  # fmt: skip
-
-_TIMEOUT_SECONDS = 2.0
 _LETTER = {Kind.INTERACTIVE: "i", Kind.BATCH: "b"}
 _KIND = {letter: kind for kind, letter in _LETTER.items()}
-_RETRIES = 2  # every verb may be repeated: after a lost answer it finds what it did
+_RENEWED_AT_ONCE = 1_000  # permits in a call: nobody else is served meanwhile
 
 
 class LedgerUnavailable(UserError):
@@ -57,22 +60,14 @@ class Ledger:
         # The braces keep one pool's keys together on a cluster.
         self._keys = [f"{PREFIX}:{{{pool}}}:{key}" for key in KEYS]
         amounts = (capacity.total, capacity.protected_interactive, capacity.floor)
-        common = [n for a in amounts for n in (a.slots, a.tokens)] + [_ms(lease_seconds)]
-        self._line = Line(redis, {verb: scripts.compose(verb, clock) for verb in VERBS}, self._keys, common)
+        common = struct.pack("<7d", _ms(lease_seconds), *(n for a in amounts for n in (a.slots, a.tokens)))
+        self._line = Line(redis, {verb: scripts.compose(verb, clock) for verb in scripts.VERBS}, self._keys, [common])
 
     @classmethod
     def connect(cls, redis_url: str, pool: str, capacity: PoolCapacity, lease_seconds: float = LEASE_SECONDS) -> Self:
         """A ledger with its own connections; nothing is sent yet. Raises SettingsError when the URL is none."""
         try:
-            redis = Redis.from_url(
-                redis_url,
-                decode_responses=True,
-                socket_timeout=_TIMEOUT_SECONDS,
-                socket_connect_timeout=_TIMEOUT_SECONDS,
-                socket_keepalive=True,
-                health_check_interval=15,
-                retry=Retry(ExponentialWithJitterBackoff(base=0.02, cap=0.2), _RETRIES),
-            )
+            redis = line.connect(redis_url)
         except ValueError as error:
             raise SettingsError(
                 "redis_url is not a Redis URL: write redis://host:6379/0, or rediss:// for TLS"
@@ -88,13 +83,13 @@ class Ledger:
     async def acquire(self, kind: Kind, ask: Ask) -> Permit | Refusal:
         """Admit one request, or say why not."""
         token = secrets.token_hex(8)
-        answer = await self._call(
-            "acquire", token, _LETTER[kind], ask.prompt_tokens, ask.amount.tokens, ask.expected_ms, int(ask.streamed)
-        )
-        epoch, reason = answer[0], answer[1]
-        if not reason:
-            return Permit(token, kind, ask, epoch)
-        retry_after_ms = int(answer[2])
+        verb = "acquire_batch" if kind is Kind.BATCH else "acquire_interactive"
+        tokens = ask.prompt_tokens + ask.output_tokens
+        answer = await self._call(verb, token, ask.prompt_tokens, tokens, ask.expected_ms, int(not ask.streamed))
+        if isinstance(answer, int):
+            return Permit(token, kind, ask, str(answer))
+        reason, *rest = answer
+        retry_after_ms = int(rest[0]) if rest else -1
         return Refusal(Reason(reason), retry_after_ms / 1000 if retry_after_ms >= 0 else None)
 
     async def first_token(self, permit: Permit) -> Standing:
@@ -111,14 +106,9 @@ class Ledger:
         A permit that a newer ledger does not know is registered again: its request is in flight. An interactive holder
         whose permit is gone goes on and registers again too, a batch holder stops.
         """
-        if not permits:
-            return {}
-        epoch, *answers = await self._call("renew", *(permit.token for permit in permits))
-        standings = {permit.token: Standing(answer) for permit, answer in zip(permits, answers, strict=True)}
-        for permit in permits:
-            lost_memory = permit.epoch != epoch or permit.kind is Kind.INTERACTIVE
-            if standings[permit.token] is Standing.GONE and lost_memory:
-                standings[permit.token] = await self._register(permit)
+        standings: dict[str, Standing] = {}
+        for first in range(0, len(permits), _RENEWED_AT_ONCE):
+            standings |= await self._renew(permits[first : first + _RENEWED_AT_ONCE])
         return standings
 
     async def beat(self) -> None:
@@ -188,6 +178,15 @@ class Ledger:
         return _read_snapshot([int(number) for number in numbers], str(epoch), recent, str(note), rises)
 
     # --- inside
+
+    async def _renew(self, permits: Sequence[Permit]) -> dict[str, Standing]:
+        epoch, *answers = await self._call("renew", *(permit.token for permit in permits))
+        standings = {permit.token: Standing(answer) for permit, answer in zip(permits, answers, strict=True)}
+        for permit in permits:
+            lost_memory = permit.epoch != str(epoch) or permit.kind is Kind.INTERACTIVE
+            if standings[permit.token] is Standing.GONE and lost_memory:
+                standings[permit.token] = await self._register(permit)
+        return standings
 
     async def _register(self, permit: Permit) -> Standing:
         ask = permit.ask

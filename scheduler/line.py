@@ -6,10 +6,15 @@ from dataclasses import dataclass
 from hashlib import sha1
 from typing import Any
 
-from redis.asyncio import Redis
+from redis.asyncio import Connection, Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import ExponentialWithJitterBackoff
+from redis.connection import HiredisRespSerializer
 from redis.exceptions import NoScriptError
 
 CALL_SECONDS = 3.0  # repeats and new connections included: holders have results to write and requests to stop
+TIMEOUT_SECONDS = 2.0
+RETRIES = 2  # every script may be repeated: after a lost answer it finds what it did
 AT_ONCE = 100  # calls in a group: while the server works on one, other processes wait
 
 
@@ -21,6 +26,31 @@ class _Call:
     answer: "asyncio.Future[Any]"
 
 
+class PackingConnection(Connection):
+    """A connection whose commands are packed in C, as the library's blocking connections pack theirs."""
+
+    _packer = HiredisRespSerializer()
+
+    def pack_command(self, *args: Any) -> list[bytes]:
+        """The bytes of a command."""
+        packed: list[bytes] = self._packer.pack(*args)
+        return packed
+
+
+def connect(redis_url: str) -> Redis:
+    """A client for a line; nothing is sent yet. Raises ValueError when the URL is none."""
+    return Redis.from_url(
+        redis_url,
+        connection_class=PackingConnection,  # with TLS the library takes its own
+        decode_responses=True,
+        socket_timeout=TIMEOUT_SECONDS,
+        socket_connect_timeout=TIMEOUT_SECONDS,
+        socket_keepalive=True,
+        health_check_interval=15,
+        retry=Retry(ExponentialWithJitterBackoff(base=0.02, cap=0.2), RETRIES),
+    )
+
+
 class Line:
     """Calls scripts that share their keys and first arguments; for one event loop.
 
@@ -28,10 +58,12 @@ class Line:
     what it costs alone, and who is alone waits no longer.
     """
 
-    def __init__(self, redis: Redis, scripts: Mapping[str, str], keys: Sequence[str], common: Sequence[int]) -> None:
+    def __init__(
+        self, redis: Redis, scripts: Mapping[str, str], keys: Sequence[str], common: Sequence[int | bytes]
+    ) -> None:
         self._redis = redis
         self._scripts = scripts
-        shared = [str(part).encode() for part in (len(keys), *keys, *common)]
+        shared = [part if isinstance(part, bytes) else str(part).encode() for part in (len(keys), *keys, *common)]
         # By this hash Redis knows a script; nothing depends on its strength.
         hashes = {name: sha1(text.encode(), usedforsecurity=False).hexdigest() for name, text in scripts.items()}
         self._beginnings = {name: ("EVALSHA", found.encode(), *shared) for name, found in hashes.items()}

@@ -1,3 +1,3 @@
 -- A gateway or guard is alive: chat that does not show here is not there.
-redis.call('SET', BEAT, string.format('%d', NOW), 'PX', KEEP_MS)
+call('SET', BEAT, string.format('%d', NOW), 'PX', KEEP_MS)
 return 1

@@ -1,141 +1,124 @@
--- Put in front of every verb: the pool's state and its clock.
-local PERMITS, EXPIRY, TOTALS, LIMIT, EPOCH, OBSERVED, PAUSED, FIRSTS, BEAT, CHANNEL = unpack(KEYS)
-local SLOTS, TOKENS = tonumber(ARGV[1]), tonumber(ARGV[2])
-local OWN_I_SLOTS, OWN_I_TOKENS = tonumber(ARGV[3]), tonumber(ARGV[4])
-local FLOOR_SLOTS, FLOOR_TOKENS = tonumber(ARGV[5]), tonumber(ARGV[6])
-local LEASE_MS = tonumber(ARGV[7])
-local FIRST = 8 -- the verb's own arguments begin here
+-- Put in front of every verb: its keys, the pool's state, and the permit that the verb is about.
+-- One hash holds the state and the permits, so that one call reads both and one call writes both. Numbers are packed,
+-- not written out, and those that arrive as text are read by adding 0: both cost a fraction of a pattern or a tonumber.
+local PERMITS, RANKS, EPOCH, LIMIT, OBSERVED, PAUSED, FIRSTS, BEAT, CHANNEL = unpack(KEYS)
+local FIRST = 2 -- the verb's own arguments begin here; the one before is the lease (ms) and the capacity, packed
 -- Keys without traffic go away by themselves; far longer than any permit may last without a renewal.
 local KEEP_MS = 600000
-local COUNTS = '(-?%d+) (-?%d+) (-?%d+) (-?%d+) (-?%d+) (-?%d+) (-?%d+) (-?%d+) (-?%d+)'
-  .. ' (-?%d+) (-?%d+) (-?%d+) (-?%d+) (-?%d+) (-?%d+) (-?%d+) (-?%d+)'
-local WRITTEN = '%d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d'
+local STATE = '#' -- the field of the state; the others are tokens
+-- A permit: when it expires, kind (i: interactive, b: batch), has its first token (0|1), standing (h: held, r: revoked,
+-- d: draining), tokens, prompt tokens, expected to take (ms, 0: unknown), order, acquired at.
+local RECORD = '<dc1c1c1ddddd'
+local COUNTS, COUNTS_BYTES = '<dddddddddddddddddddd', 160
+-- What is looked for among the permits stands in a sorted set, for no search to go through all that is held. By score:
+-- chat without a first token by when it came, then what batch holds and was not asked back: when each is expected to end
+-- (under its token and a mark), and by order, those without a first token above the others. All of it follows from the
+-- records; it changes with them.
+local ENDS, ANSWERING, PREFILLING = 2 ^ 42, 2 ^ 43, 2 ^ 44 -- a time in ms is below the first until 2109
+local END = '~'
+local call, pack, unpacked = redis.call, struct.pack, struct.unpack
 
+local LEASE_MS = unpacked('<d', ARGV[1])
 local NOW = now_ms()
 
 -- i: interactive, b: batch (what is being reclaimed too), r: of that being reclaimed, p: batch prompt tokens without a
 -- first token, e: how long batch's requests are expected to take (ms, together), w: interactive requests without a first
--- token and since when there are any, batch_at: when batch was last admitted,
--- order: permits ever given, kept_at: when the keys of the members were last kept from expiring; counters, ever:
--- arrivals (interactive admitted), refused (interactive), revoked (batch), firsts (first tokens)
-local T
-do -- in one go: a pattern for all of them and a table of the right size, where every call comes by
-  local n = { string.match(redis.call('GET', TOTALS) or '', COUNTS) }
-  T = {
-    i_slots = tonumber(n[1] or 0), i_tokens = tonumber(n[2] or 0),
-    b_slots = tonumber(n[3] or 0), b_tokens = tonumber(n[4] or 0),
-    r_slots = tonumber(n[5] or 0), r_tokens = tonumber(n[6] or 0),
-    p_tokens = tonumber(n[7] or 0), e_ms = tonumber(n[8] or 0),
-    w_slots = tonumber(n[9] or 0), w_since = tonumber(n[10] or 0), batch_at = tonumber(n[11] or 0),
-    order = tonumber(n[12] or 0), kept_at = tonumber(n[13] or 0),
-    arrivals = tonumber(n[14] or 0), refused = tonumber(n[15] or 0), revoked = tonumber(n[16] or 0),
-    firsts = tonumber(n[17] or 0),
-  }
-end
+-- token and since when there are any, batch_at: when batch was last admitted; counters, ever: order (permits given),
+-- arrivals (interactive admitted), refused (interactive), revoked (batch), firsts (first tokens); kept_at: when the keys
+-- were last kept from expiring, due_at: no permit expires before, id and settled_at: the epoch's, 0 until it is read.
+local i_slots, i_tokens, b_slots, b_tokens, r_slots, r_tokens, p_tokens, e_ms = 0, 0, 0, 0, 0, 0, 0, 0
+local w_slots, w_since, batch_at, order, kept_at, arrivals, refused, revoked, firsts = 0, 0, 0, 0, 0, 0, 0, 0, 0
+local due_at, id, settled_at = 0, 0, 0
 
--- In the order in which they are read.
-local function totals()
-  return T.i_slots, T.i_tokens, T.b_slots, T.b_tokens, T.r_slots, T.r_tokens, T.p_tokens, T.e_ms, T.w_slots, T.w_since,
-    T.batch_at, T.order, T.kept_at, T.arrivals, T.refused, T.revoked, T.firsts
+local counts, record = unpack(call('HMGET', PERMITS, STATE, ARGV[FIRST] or STATE))
+if counts and #counts == COUNTS_BYTES then
+  i_slots, i_tokens, b_slots, b_tokens, r_slots, r_tokens, p_tokens, e_ms, w_slots, w_since, batch_at, order, kept_at,
+    arrivals, refused, revoked, firsts, due_at, id, settled_at = unpacked(COUNTS, counts)
+else -- new, or another version's, which says nothing here
+  call('DEL', PERMITS, RANKS)
+  record = false
 end
 
 -- A new ledger cannot know what an earlier one gave: until one lease has passed, batch is at its floor.
 local function epoch()
-  local known = redis.call('HMGET', EPOCH, 'id', 'settled_at')
+  if id > 0 then
+    return
+  end
+  local known = call('HMGET', EPOCH, 'id', 'settled_at')
   if known[1] then
-    return known[1], tonumber(known[2])
-  end
-  local id, settled_at = string.format('%d', NOW), NOW + LEASE_MS
-  redis.call('HSET', EPOCH, 'id', id, 'settled_at', settled_at)
-  return id, settled_at
-end
-
--- A permit is one string: kind, tokens, prompt tokens, order, acquired at (ms), expected to take (ms, 0: unknown),
--- first token (0|1), standing (h|r|d).
-local function read(token)
-  local record = redis.call('HGET', PERMITS, token)
-  if not record then
-    return nil
-  end
-  local kind, tokens, prompt, order, at, expected, first, standing =
-    string.match(record, '(%a) (%d+) (%d+) (%d+) (%d+) (%d+) (%d) (%a)')
-  return {
-    token = token, kind = kind, tokens = tonumber(tokens), prompt = tonumber(prompt), order = tonumber(order),
-    at = tonumber(at), expected = tonumber(expected), first = first == '1', standing = standing,
-  }
-end
-
-local function count(permit, sign)
-  local k = permit.kind
-  T[k .. '_slots'] = T[k .. '_slots'] + sign
-  T[k .. '_tokens'] = T[k .. '_tokens'] + sign * permit.tokens
-  if k == 'b' then
-    T.e_ms = T.e_ms + sign * permit.expected
-  end
-  if k == 'b' and not permit.first then
-    T.p_tokens = T.p_tokens + sign * permit.prompt
-  elseif k == 'i' and not permit.first then
-    T.w_slots = T.w_slots + sign
-  end
-  if permit.standing ~= 'h' then
-    T.r_slots = T.r_slots + sign
-    T.r_tokens = T.r_tokens + sign * permit.tokens
+    id, settled_at = known[1] + 0, known[2] + 0
+  else
+    id, settled_at = NOW, NOW + LEASE_MS
+    call('HSET', EPOCH, 'id', string.format('%d', id), 'settled_at', string.format('%d', settled_at))
   end
 end
 
-local function write(permit)
-  redis.call('HSET', PERMITS, permit.token, string.format('%s %d %d %d %d %d %s %s',
-    permit.kind, permit.tokens, permit.prompt, permit.order, permit.at, permit.expected,
-    permit.first and '1' or '0', permit.standing))
-  count(permit, 1)
-end
-
-local function forget(permit)
-  redis.call('HDEL', PERMITS, permit.token)
-  redis.call('ZREM', EXPIRY, permit.token)
-  count(permit, -1)
-end
-
-local function add(token, kind, tokens, prompt, expected, first)
-  if T.i_slots + T.b_slots == 0 then
-    T.kept_at = NOW - KEEP_MS -- the first member makes the keys anew, and new keys never expire
+-- What a permit comes to, added or taken away; in the order of a record.
+local function count(sign, _, kind, first, standing, tokens, prompt, expected)
+  if kind == 'b' then
+    b_slots, b_tokens, e_ms = b_slots + sign, b_tokens + sign * tokens, e_ms + sign * expected
+    if first == '0' then
+      p_tokens = p_tokens + sign * prompt
+    end
+  else
+    i_slots, i_tokens = i_slots + sign, i_tokens + sign * tokens
+    if first == '0' then
+      w_slots = w_slots + sign
+    end
   end
-  if kind == 'i' and not first and T.w_slots == 0 then
-    T.w_since = NOW
+  if standing ~= 'h' then
+    r_slots, r_tokens = r_slots + sign, r_tokens + sign * tokens
   end
-  T.order = T.order + 1
-  write({ token = token, kind = kind, tokens = tokens, prompt = prompt, order = T.order, at = NOW,
-    expected = expected, first = first, standing = 'h' })
-  redis.call('ZADD', EXPIRY, NOW + LEASE_MS, token)
 end
 
-local function change(permit, field, value)
-  count(permit, -1)
-  permit[field] = value
-  write(permit)
-end
-
-local function save()
-  if math.abs(NOW - T.kept_at) >= KEEP_MS / 10 then -- not at every call; a clock may also be set back
-    T.kept_at = NOW
-    redis.call('PEXPIRE', PERMITS, KEEP_MS)
-    redis.call('PEXPIRE', EXPIRY, KEEP_MS)
-    redis.call('PEXPIRE', FIRSTS, KEEP_MS)
+local function forget(token, of)
+  local expires, kind, first, standing, tokens, prompt, expected = unpacked(RECORD, of)
+  call('HDEL', PERMITS, token)
+  if kind == 'b' and standing == 'h' then
+    call('ZREM', RANKS, token, END .. token)
+  elseif kind == 'i' and first == '0' then
+    call('ZREM', RANKS, token)
   end
-  redis.call('SET', TOTALS, string.format(WRITTEN, totals()), 'PX', KEEP_MS)
+  count(-1, expires, kind, first, standing, tokens, prompt, expected)
 end
 
-local function standing(permit)
-  if not permit then
-    return 'gone'
+-- Write the state, and beside it the record of a permit where one has changed.
+local function save(...)
+  local keeps = math.abs(NOW - kept_at) >= KEEP_MS / 10 -- not at every call; a clock may also be set back
+  if keeps then
+    kept_at = NOW
   end
-  return permit.standing == 'r' and 'revoked' or 'held'
+  call('HSET', PERMITS, STATE, pack(COUNTS, i_slots, i_tokens, b_slots, b_tokens, r_slots, r_tokens, p_tokens, e_ms,
+    w_slots, w_since, batch_at, order, kept_at, arrivals, refused, revoked, firsts, due_at, id, settled_at), ...)
+  if keeps then
+    -- Or the set would go with its last member, and come again without an end. And a member longer than 64 bytes makes
+    -- the server index a small set too, which it would search from end to end otherwise: up to twice as dear.
+    call('ZADD', RANKS, -1, string.rep(STATE, 65))
+    call('PEXPIRE', PERMITS, KEEP_MS)
+    call('PEXPIRE', RANKS, KEEP_MS)
+    call('PEXPIRE', FIRSTS, KEEP_MS)
+  end
 end
 
-local expired = redis.call('ZRANGEBYSCORE', EXPIRY, '-inf', NOW)
-for _, token in ipairs(expired) do
-  forget(read(token))
-end
-if #expired > 0 then
-  save() -- whatever the verb does: what is gone from the members must be gone from the totals
+if NOW >= due_at then
+  due_at = math.huge
+  local members, has_expired = call('HGETALL', PERMITS), false
+  for n = 1, #members, 2 do
+    local token, of = members[n], members[n + 1]
+    if token ~= STATE then
+      local expires = unpacked('<d', of)
+      if expires > NOW then
+        due_at = math.min(due_at, expires)
+      else
+        forget(token, of)
+        has_expired = true
+        if token == ARGV[FIRST] then
+          record = false
+        end
+      end
+    end
+  end
+  if has_expired then
+    save() -- whatever the verb does: what is gone from the members must be gone from the counts
+  end
 end

@@ -1,4 +1,4 @@
 -- Begin a ledger that no earlier one can have given permits for: it need not wait for one lease.
-redis.call('HSETNX', EPOCH, 'id', string.format('%d', NOW))
-redis.call('HSETNX', EPOCH, 'settled_at', NOW)
+call('HSETNX', EPOCH, 'id', string.format('%d', NOW))
+call('HSETNX', EPOCH, 'settled_at', NOW)
 return 1

@@ -1,7 +1,8 @@
 -- Take note of the interactive load seen at the engine, for a while. Answers the permits asked back for it.
-local slots, tokens, ttl_ms = unpack(ARGV, FIRST)
-redis.call('HSET', OBSERVED, 'slots', slots, 'tokens', tokens, 'until', NOW + tonumber(ttl_ms))
-redis.call('PEXPIRE', OBSERVED, KEEP_MS)
+observed = pack(SEEN, ARGV[FIRST] + 0, ARGV[FIRST + 1] + 0, NOW + ARGV[FIRST + 2])
+call('SET', OBSERVED, observed, 'PX', KEEP_MS)
 local victims = reclaim()
-save()
+if #victims > 0 then
+  save()
+end
 return victims

@@ -1,74 +1,64 @@
--- Put in front of the verbs that look at the limit or may ask permits back: the one rule for that.
+-- Put in front of the verbs that may ask permits back: the one rule for that.
 -- It stands a second time in scheduler/book.py; a property test holds the two together.
 
--- Interactive's own count or what was observed at the engine, whichever is larger.
-local function interactive_use()
-  local slots, tokens = T.i_slots, T.i_tokens
-  local seen = redis.call('HMGET', OBSERVED, 'slots', 'tokens', 'until')
-  if seen[1] and NOW < tonumber(seen[3]) then
-    slots, tokens = math.max(slots, tonumber(seen[1])), math.max(tokens, tonumber(seen[2]))
-  end
-  return slots, tokens
-end
 
--- The limit in force: slots, tokens, prefill tokens, and what is expected of the chat.
-local function limit(settled_at)
-  local published = redis.call('HMGET', LIMIT, 'slots', 'tokens', 'prefill', 'until', 'outlook')
-  local numbers = {}
-  for number in string.gmatch(published[5] or '', '%d+') do
-    numbers[#numbers + 1] = tonumber(number)
-  end
-  -- One with fewer numbers, or with half a pair of rises, is of another version: as good as none.
-  if not published[1] or #numbers < 8 or #numbers % 2 == 1 or NOW >= tonumber(published[4]) or NOW < settled_at then
-    return FLOOR_SLOTS, FLOOR_TOKENS, FLOOR_TOKENS, {
-      high_slots = 0, high_tokens = 0, arrivals = 0, request_tokens = 0, reserve = 0, rate = 0, ahead = 0, beside = 0,
-      rises = {},
-    }
-  end
-  local slots = math.max(FLOOR_SLOTS, math.min(tonumber(published[1]), SLOTS - OWN_I_SLOTS))
-  local most = math.max(FLOOR_TOKENS, math.min(tonumber(published[2]), TOKENS - OWN_I_TOKENS))
-  return slots, most, tonumber(published[3]), {
-    high_slots = numbers[1], high_tokens = numbers[2], arrivals = numbers[3], request_tokens = numbers[4],
-    reserve = numbers[5], rate = numbers[6], ahead = numbers[7], beside = numbers[8], rises = { unpack(numbers, 9) },
-  }
-end
+local SLICE = 1000 -- values handed to one command: Lua's stack bears no more than some thousands
 
--- What batch holds and was not asked back, cheapest to lose first: the youngest without a first token.
-local function own_requests()
-  local own = {}
-  for _, token in ipairs(redis.call('HKEYS', PERMITS)) do
-    local permit = read(token)
-    if permit.kind == 'b' and permit.standing == 'h' then
+-- The permits of such tokens, in their order.
+local function read_all(tokens)
+  local permits = {}
+  for from = 1, #tokens, SLICE do
+    local records = call('HMGET', PERMITS, unpack(tokens, from, math.min(from + SLICE - 1, #tokens)))
+    for n, of in ipairs(records) do
+      local permit = read(tokens[from + n - 1], of)
       -- What is late by so much may well take as much again.
       permit.left = permit.expected > 0 and math.abs(permit.at + permit.expected - NOW) or math.huge
-      own[#own + 1] = permit
+      permits[#permits + 1] = permit
     end
   end
-  table.sort(own, function(a, b)
-    if a.first ~= b.first then
-      return b.first
+  return permits
+end
+
+-- What batch holds and was not asked back, cheapest to lose first: the youngest without a first token. No more is read
+-- than is asked for, a few at a time.
+local function own_requests()
+  local held, from, few, permits, n = b_slots - r_slots, 0, 8, {}, 0
+  return function()
+    n = n + 1
+    if n > #permits and from < held then
+      permits, n = read_all(call('ZREVRANGE', RANKS, from, math.min(from + few, held) - 1)), 1
+      from, few = from + few, math.min(2 * few, SLICE)
     end
-    return a.order > b.order
-  end)
-  return own
+    return permits[n]
+  end
+end
+
+-- Of these, what ends within so many milliseconds, or is late by no more.
+local function ending(within_ms)
+  local marked = call('ZRANGEBYSCORE', RANKS, ENDS + NOW - within_ms, ENDS + NOW + within_ms)
+  for n, member in ipairs(marked) do
+    marked[n] = member:sub(#END + 1)
+  end
+  return read_all(marked)
 end
 
 local function revoke(victims)
   for n, permit in ipairs(victims) do
-    change(permit, 'standing', 'r')
+    call('HSET', PERMITS, permit.token, change(permit, 'standing', 'r'))
+    call('ZREM', RANKS, permit.token, END .. permit.token)
     victims[n] = permit.token
   end
-  T.revoked = T.revoked + #victims
+  revoked = revoked + #victims
   if #victims > 0 then
     -- A hint: a subscriber that is reconnecting misses it, and learns the same from its next renewal.
-    redis.call('PUBLISH', CHANNEL, table.concat(victims, ' '))
+    call('PUBLISH', CHANNEL, table.concat(victims, ' '))
   end
   return victims
 end
 
 -- Ask back what batch holds over a room, or over its floor where that is more, and what does not end by itself soon.
 local function ask_back(room_slots, room_tokens, spare_ms)
-  local slots, tokens = T.b_slots - T.r_slots, T.b_tokens - T.r_tokens
+  local slots, tokens = b_slots - r_slots, b_tokens - r_tokens
   local leaving_slots, leaving_tokens = 0, 0
   local function over()
     return slots - leaving_slots > math.max(room_slots, FLOOR_SLOTS)
@@ -78,13 +68,10 @@ local function ask_back(room_slots, room_tokens, spare_ms)
   if not over() then
     return victims
   end
-  local own = own_requests()
-  for _, permit in ipairs(own) do
-    if permit.left <= math.min(SOON_MS, spare_ms) then
-      leaving_slots, leaving_tokens = leaving_slots + 1, leaving_tokens + permit.tokens
-    end
+  for _, permit in ipairs(ending(math.min(SOON_MS, spare_ms))) do
+    leaving_slots, leaving_tokens = leaving_slots + 1, leaving_tokens + permit.tokens
   end
-  for _, permit in ipairs(own) do
+  for permit in own_requests() do
     if not over() then
       break
     end
@@ -102,24 +89,24 @@ local function reclaim()
 end
 
 -- Ask back the prompts that a chat request would wait behind, beyond a few: what is done of them is guessed by age.
-local function clear_the_way(settled_at)
-  if T.p_tokens == 0 then
-    return {}
+local function clear_the_way()
+  if p_tokens == 0 then
+    return
   end
-  local _, _, _, outlook = limit(settled_at)
-  if outlook.rate == 0 or T.p_tokens <= outlook.ahead then
-    return {}
+  local _, _, _, _, _, _, _, _, rate, most_ahead = limit()
+  if rate == 0 or p_tokens <= most_ahead then
+    return
   end
   local function to_go(permit)
-    return math.max(0, permit.prompt - math.floor((NOW - permit.at) * outlook.rate / 1000))
+    return math.max(0, permit.prompt - math.floor((NOW - permit.at) * rate / 1000))
   end
-  local slots, tokens, ahead, victims = T.b_slots - T.r_slots, T.b_tokens - T.r_tokens, 0, {}
-  local own = own_requests()
-  for _, permit in ipairs(own) do
-    ahead = ahead + (permit.first and 0 or to_go(permit))
+  local slots, tokens, ahead, victims = b_slots - r_slots, b_tokens - r_tokens, 0, {}
+  local prefilling = read_all(call('ZREVRANGEBYSCORE', RANKS, math.huge, PREFILLING))
+  for _, permit in ipairs(prefilling) do
+    ahead = ahead + to_go(permit)
   end
-  for _, permit in ipairs(own) do
-    if permit.first or ahead <= outlook.ahead then
+  for _, permit in ipairs(prefilling) do
+    if ahead <= most_ahead then
       break
     end
     if permit.left > SPARE_MS and slots - 1 >= FLOOR_SLOTS and tokens - permit.tokens >= FLOOR_TOKENS then

@@ -1,4 +1,4 @@
 -- Count a chat request that has waited for room as long as it may, and was refused for good.
-T.refused = T.refused + 1
+refused = refused + 1
 save()
 return 1

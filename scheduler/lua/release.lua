@@ -1,7 +1,6 @@
 -- Give a permit back, by its token. An unknown one is no error: its lease has run out.
-local permit = read(ARGV[FIRST])
-if permit then
-  forget(permit)
+if record then
+  forget(ARGV[FIRST], record)
+  save()
 end
-save()
-return permit and 1 or 0
+return record and 1 or 0

@@ -1,12 +1,17 @@
--- Extend what still exists by one lease (XX: what has gone stays gone). Answers { epoch, standing ... } in the order asked.
-local id = epoch()
-local answer = { id }
-for n = FIRST, #ARGV do
-  local permit = read(ARGV[n])
-  if permit then
-    redis.call('ZADD', EXPIRY, 'XX', 'GT', NOW + LEASE_MS, permit.token)
+-- Extend what still exists by one lease: what has gone stays gone. Answers { epoch, standing ... } in the order asked.
+epoch()
+local answer, expires = { id }, NOW + LEASE_MS
+local written = {}
+for n, of in ipairs(call('HMGET', PERMITS, unpack(ARGV, FIRST))) do
+  local permit = of and read(ARGV[FIRST + n - 1], of)
+  if permit and permit.expires < expires then
+    permit.expires = expires
+    written[#written + 1] = permit.token
+    written[#written + 1] = pack(RECORD, fields(permit))
   end
   answer[#answer + 1] = standing(permit)
 end
-save()
+if #written > 0 then
+  call('HSET', PERMITS, unpack(written))
+end
 return answer

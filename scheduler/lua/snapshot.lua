@@ -1,25 +1,30 @@
--- Read everything at one moment. Answers: numbers (clock, settled at, totals, the limit in force, observed load,
+-- Read everything at one moment. Answers: numbers (clock, settled at, counts, the limit in force, observed load,
 -- pause, beat, oldest interactive request without a first token), epoch, recent first tokens, the note, and the rises of the chat.
-local id, settled_at = epoch()
-local numbers = { NOW, settled_at, totals() }
-local slots, tokens, prefill, outlook = limit(settled_at)
-local published = redis.call('HMGET', LIMIT, 'until', 'note')
-local seen = redis.call('HMGET', OBSERVED, 'slots', 'tokens', 'until')
+epoch()
+local of = { limit() }
+local published_until, note = 0, ''
+if published and published:byte() == LIMIT_VERSION then
+  local _, until_ms = unpacked('<Bd', published)
+  published_until, note = until_ms, published:sub(OUTLOOK_AT + 8 * #OUTLOOK - 8)
+end
+local rises = {}
+for n = 13, 12 + 2 * of[12] do
+  rises[#rises + 1] = of[n]
+end
+local seen_slots, seen_tokens, seen_until = 0, 0, 0
+if observed then
+  seen_slots, seen_tokens, seen_until = unpacked(SEEN, observed)
+end
 local oldest = NOW
-if T.w_slots > 0 then
-  for _, token in ipairs(redis.call('HKEYS', PERMITS)) do
-    local permit = read(token)
-    if permit.kind == 'i' and not permit.first then
-      oldest = math.min(oldest, permit.at)
-    end
-  end
+if w_slots > 0 then
+  oldest = math.min(oldest, (call('ZRANGE', RANKS, 1, 1, 'WITHSCORES')[2] or NOW) + 0)
 end
-for _, value in ipairs({
-  slots, tokens, prefill, outlook.high_slots, outlook.high_tokens, outlook.arrivals, outlook.request_tokens,
-  outlook.reserve, outlook.rate, outlook.ahead, outlook.beside, published[1] or 0, seen[1] or 0, seen[2] or 0, seen[3] or 0,
-  redis.call('GET', PAUSED) or 0, redis.call('GET', BEAT) or -1, NOW - oldest,
-}) do
-  numbers[#numbers + 1] = tonumber(value)
-end
-save()
-return { numbers, id, redis.call('LRANGE', FIRSTS, 0, RECENT - 1), published[2] or '', outlook.rises }
+return {
+  {
+    NOW, settled_at, i_slots, i_tokens, b_slots, b_tokens, r_slots, r_tokens, p_tokens, e_ms, w_slots, w_since, batch_at,
+    order, kept_at, arrivals, refused, revoked, firsts, of[1], of[2], of[3], of[4], of[5], of[6], of[7], of[8], of[9],
+    of[10], of[11], published_until, seen_slots, seen_tokens, seen_until, (paused or 0) + 0,
+    tonumber(call('GET', BEAT) or -1), NOW - oldest,
+  },
+  id, call('LRANGE', FIRSTS, 0, RECENT - 1), note, rises,
+}

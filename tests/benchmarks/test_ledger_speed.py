@@ -1,19 +1,20 @@
 """What a permit costs: the ledger's scripts beside one that does nothing, to the same server by the same client."""
 
 import asyncio
+import gc
+import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from statistics import median
 
 import psutil  # type: ignore[import-untyped]
 import pytest
-from redis.asyncio import Redis
 
 from scheduler.capacity import Amount, PoolCapacity
 from scheduler.ledger import KEYS, Ledger
-from scheduler.line import Line
+from scheduler.line import Line, connect
 from scheduler.permit import Ask, Kind, Outlook, Permit, PublishedLimit
 from tests.support.valkey import ValkeyServer
 
@@ -58,10 +59,7 @@ async def ledgers(valkey: ValkeyServer, count: int) -> AsyncIterator[list[Ledger
 async def lines(valkey: ValkeyServer, count: int) -> AsyncIterator[list[Line]]:
     """As many lines for a script that does nothing with as many keys and arguments."""
     keys = [f"nothing:{{gpu}}:{key}" for key in KEYS]
-    made = [
-        Line(Redis.from_url(valkey.url, decode_responses=True), {"nothing": "return 0"}, keys, range(7))
-        for _ in range(count)
-    ]
+    made = [Line(connect(valkey.url), {"nothing": "return 0"}, keys, [bytes(56)]) for _ in range(count)]
     yield made
     for line in made:
         await line.aclose()
@@ -78,10 +76,30 @@ def pair_of(ledger: Ledger, kind: Kind) -> Pair:
 
 def nothing(line: Line) -> Pair:
     async def pair() -> None:
-        await line.call("nothing", "0123456789abcdef", "b", 300, 400, 2_000, 1)
+        await line.call("nothing", "0123456789abcdef", 300, 400, 2_000, 1)
         await line.call("nothing", "0123456789abcdef")
 
     return pair
+
+
+@contextmanager
+def ahead_of_others(server: ValkeyServer) -> Iterator[None]:
+    """What else the machine does, and our own garbage, is not what a pair costs; without the right to it, it counts."""
+    assert server.process is not None
+    ours = (0, server.process.pid)
+    gc.collect()
+    gc.disable()
+    try:
+        for pid in ours:
+            os.sched_setscheduler(pid, os.SCHED_RR, os.sched_param(1))
+    except PermissionError:
+        print("not allowed to go first: what else the machine does counts too")
+    try:
+        yield
+    finally:
+        gc.enable()
+        for pid in ours:
+            os.sched_setscheduler(pid, os.SCHED_OTHER, os.sched_param(0))
 
 
 async def speed(valkey: ValkeyServer, pairs: Sequence[Pair]) -> Speed:
@@ -93,9 +111,10 @@ async def speed(valkey: ValkeyServer, pairs: Sequence[Pair]) -> Speed:
         for _ in range(PAIRS):
             await pair()
 
-    before, began = server.cpu_times(), time.perf_counter()
-    await asyncio.gather(*(client(pair) for pair in pairs))
-    seconds, after = time.perf_counter() - began, server.cpu_times()
+    with ahead_of_others(valkey):
+        before, began = server.cpu_times(), time.perf_counter()
+        await asyncio.gather(*(client(pair) for pair in pairs))
+        seconds, after = time.perf_counter() - began, server.cpu_times()
     calls = 2 * PAIRS * len(pairs)
     return Speed(calls / seconds, (after.user + after.system - before.user - before.system) / calls * 1e6)
 
@@ -152,7 +171,8 @@ def test_latency_of_an_acquire_and_its_release_in_an_open_loop(valkey: ValkeySer
             pairs["interactive"] = pair_of(ledger, Kind.INTERACTIVE)
             return {name: await latencies_ms(pair) for name, pair in pairs.items()}
 
-    found = asyncio.run(run())
+    with ahead_of_others(valkey):
+        found = asyncio.run(run())
     p99 = {name: of[int(len(of) * 0.99)] for name, of in found.items()}
     print(f"\n{PAIRS_PER_SECOND} acquire-release pairs a second, {OPEN_SECONDS} s each: ms of the pair")
     for name, of in found.items():

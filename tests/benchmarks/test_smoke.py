@@ -16,7 +16,7 @@ from scheduler.simulation.admission import Admission
 from scheduler.simulation.shapes import Arrival
 from scheduler.simulation.tickets import SHORT, TicketQueue, endless
 from scheduler.simulation.world import World
-from tests.benchmarks.test_throughput import Cores
+from tests.benchmarks.whole_nights import Cores
 from tests.engine.log import LogRow
 from tests.engine.process import EngineProcess
 from tests.simulation.chats import SHAPES, TABLE_SHAPES

@@ -9,7 +9,7 @@ from redis.asyncio import Redis
 
 from scheduler.capacity import Amount, PoolCapacity
 from scheduler.ledger import KEYS, PERMANENT_KEYS, PREFIX, Ledger, LedgerUnavailable
-from scheduler.permit import Ask, Kind, Permit, PublishedLimit, Reason, Refusal, Standing
+from scheduler.permit import Ask, Kind, Outlook, Permit, PublishedLimit, Reason, Refusal, Standing
 from tests.support.valkey import ValkeyServer
 from tests.support.wait import wait_until_async
 
@@ -287,5 +287,34 @@ def test_thousands_of_permits_are_renewed_at_once(valkey: ValkeyServer) -> None:
                 permit.token for permit in held
             ]
             assert len(standings) == 9_002
+
+    asyncio.run(scene())
+
+
+def test_thousands_of_permits_are_asked_back_at_once(valkey: ValkeyServer) -> None:
+    """More than Lua can hand to one command: by the scheduler, and for one chat request behind their prompts."""
+    count, floor = 9_000, 2
+    pool = PoolCapacity(Amount(count, 60 * count), Amount(1, 60), Amount(floor, 120))
+    ask = Ask(50, 10)
+    everything = PublishedLimit(pool.most_batch, 60 * count, Outlook(prefill_rate=1))
+
+    async def scene() -> None:
+        ledger = Ledger.connect(valkey.url, "gpu", pool, lease_seconds=300)
+        await ledger.found()
+        await ledger.publish(everything, ttl_seconds=300, leader_epoch=1)
+
+        async def fill() -> None:
+            for _ in range(count // 1_000):
+                await asyncio.gather(*(ledger.acquire(Kind.BATCH, ask) for _ in range(1_000)))
+
+        await fill()
+        asked_back = await ledger.revoke(Amount())
+        assert len(set(asked_back)) == pool.most_batch.slots - floor
+        with valkey.client() as client:
+            client.delete(f"{PREFIX}:{{gpu}}:permits")
+        await fill()
+        await take(ledger, Kind.INTERACTIVE, ask)
+        assert (await ledger.snapshot()).reclaiming.slots == pool.most_batch.slots - floor
+        await ledger.aclose()
 
     asyncio.run(scene())

@@ -5,6 +5,7 @@ import random
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,7 +14,7 @@ from redis.asyncio import Redis
 
 from scheduler.book import RECENT, Book
 from scheduler.capacity import Amount, PoolCapacity, total
-from scheduler.ledger import Ledger
+from scheduler.ledger import PREFIX, Ledger
 from scheduler.permit import Ask, Kind, Outlook, Permit, PublishedLimit, Refusal, Standing
 from tests.support.evenings import Evening
 from tests.support.narrow_moments import POOL, NarrowMoments
@@ -21,6 +22,7 @@ from tests.support.valkey import ValkeyServer
 
 LEASE_MS = 5_000
 CLOCK_KEY = "test:now"
+RANKS = f"{PREFIX}:{{p}}:ranks"
 CLOCK = f"local function now_ms() return tonumber(redis.call('GET', '{CLOCK_KEY}')) end"
 START_MS = 1_000_000
 
@@ -189,12 +191,26 @@ class Pair:
         seen, expected = await self.ledger.snapshot(), book.snapshot(self.now_ms)
         assert replace(seen, epoch="") == expected
         self.epoch = seen.epoch
+        ranked: Any = await self.redis.zrangebyscore(RANKS, 0, "+inf", withscores=True)
+        assert dict(ranked) == self.ranks()
         interactive, batch = book.held(Kind.INTERACTIVE), book.held(Kind.BATCH)
         if not self.has_outgrown:
             over = interactive + batch - self.drainers()
             assert over.fits(capacity.total), "over the capacity by more than what is reclaimed or about to end"
             assert interactive.fits(capacity.most_interactive), "interactive ate batch's protected share"
             assert batch.fits(capacity.most_batch), "batch ate interactive's protected share"
+
+    def ranks(self) -> dict[str, float]:
+        """What the ledger must be able to find without looking through all that is held."""
+        ranks: dict[str, float] = {}
+        for token, entry in self.book.entries.items():
+            if entry.kind is Kind.INTERACTIVE and not entry.has_first_token:
+                ranks[token] = entry.at_ms
+            if entry.kind is Kind.BATCH and not entry.is_reclaiming:
+                ranks[token] = (2**43 if entry.has_first_token else 2**44) + entry.order
+                if entry.expected_ms:
+                    ranks[f"~{token}"] = 2**42 + entry.at_ms + entry.expected_ms
+        return ranks
 
     def drainers(self) -> Amount:
         """What batch holds that is left to end by itself: at most half a second when it was spared."""

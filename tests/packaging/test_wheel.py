@@ -67,7 +67,7 @@ def test_it_holds_the_packages_whole_and_nothing_else(wheel: Path) -> None:
         held = {name for name in archive.namelist() if ".dist-info/" not in name}
     ours = {path for package in PACKAGES for path in (CHECKOUT / package).rglob("*") if path.is_file()}
     assert held == {str(path.relative_to(CHECKOUT)) for path in ours if "__pycache__" not in path.parts}
-    assert "scheduler/lua/acquire.lua" in held
+    assert "scheduler/lua/acquire_batch.lua" in held
     assert "migrations/versions/0001_the_first_tables.py" in held
     assert "migrations/script.py.mako" in held
     assert "tickets_batch/demo/tickets.csv" in held
