@@ -192,10 +192,15 @@ class Executor:
         return min(LOOK_SECONDS, *(refusal.again_seconds for refusal in refusals))
 
     async def _start_each(self, brief: Brief, jobs: Sequence[Job], endpoints: Sequence[Endpoint]) -> list[Refused]:
-        """Start several jobs at once; all refusals."""
-        asked = [asyncio.ensure_future(self._start(brief, job, endpoints)) for job in jobs]
+        """Start several jobs at once; all refusals. Raises what the first raised that could not ask."""
         self._asks = 1  # unless all goes well
-        refusals = [refusal for refused in await asyncio.gather(*asked) for refusal in refused]
+        asked = (self._start(brief, job, endpoints) for job in jobs)
+        answers = await asyncio.gather(*asked, return_exceptions=True)  # none may still ask when the next begin
+        refusals = []
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+            refusals += answer
         if not refusals:
             self._asks = min(MOST_ASKS, 2 * len(jobs))
         return refusals

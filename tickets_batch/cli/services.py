@@ -18,6 +18,7 @@ from tickets_batch.local.parent import die_with_parent
 from tickets_batch.local.services import IN_ORDER, WITH_GATEWAY, EmbeddedServices, worker_program
 from tickets_batch.local.supervisor import TICK_SECONDS, Supervisor
 from tickets_batch.settings import Settings, reveal
+from tickets_batch.words import counted
 
 
 @verb()
@@ -51,7 +52,8 @@ def worker_command(call: Call, processes: int | None) -> None:
         else:
             from workers.process import run
 
-            make_room_for(of_worker(settings), f"{settings.worker.at_once} requests at a time (worker.at_once)")
+            requests = counted(settings.worker.at_once, "request")
+            make_room_for(of_worker(settings), f"{requests} at a time (worker.at_once)")
             run(settings, stop)
 
 
