@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack
 from datetime import timedelta
 from functools import partial
 
-from jobs.store import batches, claims, leader, moves, purge, services
+from jobs.store import batches, leader, moves, purge, services
 from jobs.store.database import Database
 from jobs.store.errors import StoreConflict, StoreUnavailable
 from scheduler.batch_metrics import OpenBatches
@@ -29,6 +29,7 @@ from scheduler.metrics import Metrics
 from scheduler.pacing import Pacing
 from scheduler.pool_reading import PoolReading
 from scheduler.pools import capacity_of
+from scheduler.reaping import Reaping
 from scheduler.scrape import served
 from scheduler.webhook import Webhook
 from tickets_batch.settings import Settings, reveal
@@ -74,6 +75,7 @@ class Scheduler:
         self._keeps_text = settings.keep_text
         self._pacing = partial(Pacing, db, settings.pool, settings.zone, self._webhook.tell)
         self._paced: tuple[int, Pacing] | None = None  # for which epoch: of what another has led nothing is known
+        self._reaping = Reaping(db, settings.worker.lease_seconds)
         self._endings: Endings | None = None
         self._epoch: int | None = None
         self._stop = threading.Event()
@@ -138,7 +140,7 @@ class Scheduler:
     def _reap(self) -> None:
         if self._epoch is None:
             return
-        if count := claims.reap(self._db):
+        if count := self._reaping.look():
             self._metrics.reaped.inc(count)
             log.warning("%d jobs came back from workers whose lease ran out", count)
         moves.expire_overdue(self._db)

@@ -50,6 +50,17 @@ def alive(db: Database, role: str | None = None, within_seconds: float = 15.0) -
         return [Service(**row._mapping) for row in connection.execute(query)]
 
 
+def has_silent(db: Database, role: str, for_seconds: float) -> bool:
+    """True where a process of this role was last heard of longer ago than that: killed, or by another clock than ours.
+
+    Raises StoreUnavailable.
+    """
+    before = db.now() - timedelta(seconds=for_seconds)
+    query = select(services.c.id).where(services.c.role == role, services.c.heartbeat_at <= before).limit(1)
+    with db.read() as connection:
+        return connection.execute(query).first() is not None
+
+
 def forget(db: Database, silent_seconds: float) -> int:
     """Remove the rows of processes silent for so long, which were killed; returns how many. Raises StoreUnavailable."""
     before = db.now() - timedelta(seconds=silent_seconds)

@@ -7,9 +7,10 @@ import pytest
 
 from jobs.job import Job
 from jobs.states import JobState
-from jobs.store import claims, leader
+from jobs.store import claims, leader, services
 from jobs.store.clock import REREAD_SECONDS, SETTLING_SECONDS
 from jobs.store.database import Database
+from scheduler.reaping import Reaping
 from tests.support.stepping import World
 from tests.support.store import LEASE_SECONDS, claim, job_rows, submit, succeed
 
@@ -61,6 +62,53 @@ def test_who_is_really_gone_is_reaped_when_the_clock_has_settled(database_url: s
         assert claims.reap(reaper) == 0
         world.pass_seconds(SETTLING_SECONDS + REREAD_SECONDS)
         assert claims.reap(reaper) == 1
+
+
+def beat(worker: Database) -> None:
+    services.beat(worker, "worker", "one", "here", 1, {})
+
+
+def test_a_scheduler_begun_after_a_step_takes_nothing_from_a_worker_that_has_not_read_the_clock(
+    database_url: str,
+) -> None:
+    """From the seed 130: its leases and its heartbeats go on by the time before."""
+    world = World()
+    with process(database_url, world) as worker:
+        batch = submit(worker, 1).batch_id
+        held = claim(worker, batch)
+        beat(worker)
+        world.step(HOUR_SECONDS)
+        with process(database_url, world) as fresh:
+            reaping = Reaping(fresh, LEASE_SECONDS, world.monotonic)
+            for _ in range(round(REREAD_SECONDS + LEASE_SECONDS)):
+                assert reaping.look() == 0
+                world.pass_seconds(1)
+                assert renew(worker, held) == {held[0].id}
+                beat(worker)
+        assert succeed(worker, held) == {held[0].id}
+
+
+def test_a_worker_that_was_killed_before_the_scheduler_began_is_reaped(database_url: str) -> None:
+    world = World()
+    with process(database_url, world) as worker:
+        claim(worker, submit(worker, 1).batch_id)
+        beat(worker)
+        world.pass_seconds(HOUR_SECONDS)
+        with process(database_url, world) as fresh:
+            reaping = Reaping(fresh, LEASE_SECONDS, world.monotonic)
+            assert reaping.look() == 0
+            world.pass_seconds(REREAD_SECONDS + LEASE_SECONDS / 3)
+            assert reaping.look() == 1
+
+
+def test_a_lease_that_runs_out_among_workers_that_are_heard_is_reaped_at_once(database_url: str) -> None:
+    world = World()
+    with process(database_url, world) as worker, process(database_url, world) as fresh:
+        reaping = Reaping(fresh, LEASE_SECONDS, world.monotonic)
+        claims.claim(worker, submit(worker, 1).batch_id, 1, "one", 1.0)
+        beat(worker)
+        world.pass_seconds(2)
+        assert reaping.look() == 1
 
 
 def lead(db: Database, name: str) -> int | None:
