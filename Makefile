@@ -51,7 +51,7 @@ test: check  ## the everyday checks and tests (under six minutes on two cores)
 
 .PHONY: test-long
 test-long: $(VENV)/.dev  ## the slow tests: kills, outages, deadlines, the wheel, the real model
-	@$(TEST) -m "long and not benchmark" --timeout 600
+	@$(TEST) -m "long and not rare and not benchmark" --timeout 600
 
 .PHONY: test-rare
 test-rare: $(VENV)/.dev  ## what takes minutes and judges what changes seldom: statistics, four workers, Flower, the report's page

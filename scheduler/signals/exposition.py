@@ -97,7 +97,7 @@ class Page:
 def _lines_of(lines: Iterable[str], wanted: Collection[str]) -> Iterator[str]:
     starts = tuple(wanted)
     for line in lines:
-        if line.startswith(starts) and line.split("{", 1)[0].split(None, 1)[0] in wanted:
+        if line.lstrip().startswith(starts) and line.split("{", 1)[0].split(None, 1)[0] in wanted:
             yield line
 
 

@@ -16,7 +16,7 @@ from tests.support.wait import wait_until
 MARK = "CHAOS_UNDER_TEST"
 
 
-@pytest.mark.long
+@pytest.mark.rare
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_a_run_that_is_stopped_leaves_nothing_running(tmp_path: Path, number: signal.Signals) -> None:

@@ -105,6 +105,7 @@ def test_two_replicas_behind_one_address(night: Night, valkey: ValkeyServer) -> 
     assert most_at_engine(batch, began_at, time.time()) > shared.floor
 
 
+@pytest.mark.rare
 @pytest.mark.timeout(300)
 def test_batch_under_permanent_overload_does_as_much_as_a_static_cap_at_its_floor(
     tmp_path: Path, valkey: ValkeyServer

@@ -61,7 +61,7 @@ def submitted(night: Night, base_url: str, key: str, model: str, *more: str, cod
     return night.run(*SUBMIT, "--model", model, *more, program=program, code=code, timeout_seconds=90)
 
 
-@pytest.mark.long
+@pytest.mark.rare
 @pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES.keys())
 def test_it_is_told_once_and_once_mended_there_are_labels(night: Night, engine: EngineThread, mistake: Mistake) -> None:
     night.tickets(PARCELS)

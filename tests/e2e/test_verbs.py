@@ -97,6 +97,7 @@ def let_deadline_pass(night: Night, batch_id: str) -> None:
         connection.execute(update(batches_table).where(batches_table.c.id == batch_id).values(deadline_at=soon))
 
 
+@pytest.mark.long
 class TestHowAWaitingSubmitEnds:
     def test_3_some_failed_and_retry_finishes_them(self, site: Site) -> None:
         command = site.submit_and_wait("Where is it?", "[[fault:content_filter times=1]]", "Paid twice")
@@ -155,6 +156,7 @@ class TestHowAWaitingSubmitEnds:
         assert {row["attempts"] for row in site.night.results(batch_id).values()} == {1}
 
 
+@pytest.mark.long
 class TestABatchAtWork:
     def test_pause_rests_and_resume_goes_on(self, site: Site) -> None:
         site.engine.freeze()

@@ -7,7 +7,7 @@ import pytest
 from tests.fuzz.run import Budget, fuzz, is_there
 from tests.fuzz.target import NAMES, target_named
 
-BUDGET = Budget(seconds=3, runs=20_000)  # whichever ends first: well under a minute and a half for all of them
+BUDGET = Budget(seconds=2, runs=20_000)  # whichever ends first: well under a minute and a half for all of them
 
 
 @pytest.mark.parametrize("name", NAMES)

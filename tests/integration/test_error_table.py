@@ -102,6 +102,7 @@ def test_an_overload_is_tried_again_and_spends_no_attempt(
     assert again.arrived_at - refused.ended_at >= 0.5
 
 
+@pytest.mark.long
 def test_an_engine_that_refuses_for_a_while_is_left_alone_by_every_process(
     database: Database, valkey: ValkeyServer, engine: EngineThread
 ) -> None:

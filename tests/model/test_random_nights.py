@@ -12,7 +12,7 @@ from tests.model.machine import RandomNight
 from tests.support.valkey import ValkeyServer
 
 EVERY_DAY = settings(
-    max_examples=10,
+    max_examples=6,
     stateful_step_count=60,
     derandomize=True,
     deadline=None,
@@ -53,7 +53,7 @@ def test_random_nights(database_url: str, valkey: ValkeyServer, runner: asyncio.
     play(database_url, valkey, runner, EVERY_DAY)
 
 
-@pytest.mark.long
+@pytest.mark.rare
 def test_many_random_nights(database_url: str, valkey: ValkeyServer, runner: asyncio.Runner) -> None:
     """A failing night is made short and printed with what replays it; `--hypothesis-seed` chooses other nights."""
     play(database_url, valkey, runner, AT_LENGTH)
