@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jobs.export import COLUMNS, Format, write_results
@@ -120,9 +120,10 @@ def test_numbers_stay_numbers() -> None:
     assert ",-1," in written("csv", Row(prompt_tokens=-1))
 
 
-HARMLESS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters=";\t"))
+HARMLESS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters=";\t\r\n"))
 
 
+@example("a\nb", 'c\r\nd " e')
 @given(HARMLESS, HARMLESS)
 def test_any_text_comes_back_from_both_formats(custom_id: str, error: str) -> None:
     row = Row(custom_id="T" + custom_id, error="e" + error)
