@@ -39,7 +39,7 @@ def parse_answer(spec: ClassificationSpec, raw: str) -> str | InvalidOutput:
     if not text:
         return EMPTY
     try:
-        return _label_in(spec, json.loads(text, object_pairs_hook=_Pairs))
+        return _label_in(spec, _DECODER.decode(text))
     except json.JSONDecodeError as error:
         return _bare_label(spec, text, error)
     except (ValueError, RecursionError):  # numbers too long to read, brackets too deep
@@ -51,6 +51,9 @@ class _Pairs(tuple[tuple[str, object], ...]):
 
     def values_of(self, key: str) -> list[object]:
         return [value for name, value in self if name.strip().casefold() == key]
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_Pairs)
 
 
 def _label_in(spec: ClassificationSpec, value: object) -> str | InvalidOutput:

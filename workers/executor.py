@@ -37,7 +37,8 @@ from workers.writer import Writer
 
 log = logging.getLogger(__name__)
 
-AHEAD = 32  # jobs claimed before they are admitted, at most
+AHEAD = 32  # jobs claimed before they are admitted: few, for an urgent ticket comes behind them
+MOST_AHEAD = 64  # where they are used up before the next are here
 LOOK_SECONDS = 1.0  # how often the state of a batch is read
 SERVICE_AWAY_SECONDS = 0.5
 NOTHING_TO_CLAIM_SECONDS = 0.25
@@ -75,6 +76,8 @@ class Executor:
         self._alarms: dict[str, asyncio.TimerHandle] = {}  # of each batch, when its deadline and the grace are over
         self._driving: asyncio.Task[None] | None = None
         self._claiming: asyncio.Task[list[Job]] | None = None
+        # Twice as many after each claim that admission had to wait for, as it has for the first; else one less.
+        self._ahead = AHEAD // 2
         self._wake = asyncio.Event()
         self._stopping = False
         self._asks = 1  # as many permits are asked for at a time: twice as many after each grant, one after a refusal
@@ -158,13 +161,16 @@ class Executor:
 
     async def _have_jobs(self, batch_id: str) -> bool:
         """Keep some jobs waiting; claims ahead, so that admission rarely waits for SQL. False: there is nothing now."""
-        if self._claiming is None and len(self._waiting) <= AHEAD // 2:
-            want = AHEAD - len(self._waiting)
+        if self._claiming is None and len(self._waiting) <= self._ahead // 2:
+            want = self._ahead - len(self._waiting)
             self._claiming = asyncio.create_task(self._leases.claim(batch_id, want))
         if self._claiming is not None and (self._claiming.done() or not self._waiting):
             claimed, self._claiming = self._claiming, None
+            was_in_time = claimed.done()
             taken = await claimed
             self._waiting.extend(taken)
+            if taken:
+                self._ahead = max(AHEAD, self._ahead - 1) if was_in_time else min(MOST_AHEAD, 2 * self._ahead)
             if not self._waiting:
                 await self._rest(NOTHING_TO_CLAIM_SECONDS)
                 return bool(self._flights) or self._writer.backlog > 0

@@ -5,6 +5,7 @@ power cut. Every writing transaction there begins with BEGIN IMMEDIATE, so it ne
 Transactions are short: nothing waits for a model, a file or a person inside one.
 """
 
+import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -12,13 +13,21 @@ from typing import Any, Self, TypeVar
 
 from sqlalchemy import URL, Connection, Dialect, Engine, create_engine, event, func, make_url, select
 from sqlalchemy.exc import ArgumentError, DBAPIError
-from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
+from tenacity import (
+    Retrying,
+    retry_if_exception,
+    retry_if_exception_type,
+    stop_after_delay,
+    wait_random,
+    wait_random_exponential,
+)
 
 from jobs.store.clock import Clock
 from jobs.store.errors import StoreConflict, StoreUnavailable, explained
 from tickets_batch.errors import SettingsError
 
 LOCK_SECONDS = 30.0  # how long a transaction waits for another program's on SQLite
+LOCK_LOOK_SECONDS = 0.001  # how often it looks whether that one is over; SQLite itself soon waits a hundred times that
 CONNECT_SECONDS = 5
 PING_SECONDS = 5.0  # for the ping of a connection that was kept: a new one is not waited for longer either
 # A client that is cut off inside a transaction holds locks for which all workers of a batch may wait, and so may the
@@ -108,7 +117,7 @@ class Database:
     def _explaining(self) -> Iterator[None]:
         try:
             yield
-        except DBAPIError as error:
+        except (DBAPIError, sqlite3.Error) as error:
             if said := explained(error, self.url):
                 raise said from error
             raise
@@ -176,8 +185,31 @@ def _prepare_sqlite(dbapi_connection: Any, _: object) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    reads_only = connection.get_execution_options().get("reads_only", False)
-    connection.exec_driver_sql("BEGIN" if reads_only else "BEGIN IMMEDIATE")
+    if connection.get_execution_options().get("reads_only", False):
+        connection.exec_driver_sql("BEGIN")
+        return
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, sqlite3.Connection)  # noqa: S101 - for the type checker
+    retrying = Retrying(
+        retry=retry_if_exception(_is_locked),
+        wait=wait_random(LOCK_LOOK_SECONDS / 2, 1.5 * LOCK_LOOK_SECONDS),
+        stop=stop_after_delay(LOCK_SECONDS),
+        reraise=True,
+    )
+    _wait_for_locks(driver, 0.0)
+    try:
+        retrying(driver.execute, "BEGIN IMMEDIATE")
+    finally:
+        _wait_for_locks(driver, LOCK_SECONDS)
+
+
+def _wait_for_locks(driver: sqlite3.Connection, seconds: float) -> None:
+    """So long SQLite itself waits from now on, in each of this connection's statements."""
+    driver.execute(f"PRAGMA busy_timeout = {seconds * 1000:.0f}").close()
+
+
+def _is_locked(error: BaseException) -> bool:
+    return isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
 
 
 def _connect_postgresql(_: Dialect, __: object, arguments: Sequence[Any], options: dict[str, Any]) -> Any:

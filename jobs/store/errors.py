@@ -29,11 +29,11 @@ class StoreConflict(UserError):
     """The database undid this transaction because it clashed with another one; the same call may well succeed now."""
 
 
-def explained(error: DBAPIError, url: URL) -> UserError | None:
+def explained(error: DBAPIError | sqlite3.Error, url: URL) -> UserError | None:
     """The error as a person should read it, or None when it is a fault of this program."""
-    origin = error.orig
+    origin = error if isinstance(error, sqlite3.Error) else error.orig
     where = url.render_as_string(hide_password=True)
-    if isinstance(origin, sqlite3.Error):
+    if isinstance(error, sqlite3.Error) or isinstance(origin, sqlite3.Error):
         # SQLITE_ERROR and constraint failures are our own statements' faults; the rest is the file's or the disk's
         if getattr(origin, "sqlite_errorcode", None) in (None, sqlite3.SQLITE_ERROR) or isinstance(
             origin, sqlite3.IntegrityError

@@ -22,10 +22,10 @@ from tests.support.valkey import ValkeyServer
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800)]
 
 SLOTS = 20
-TICKETS = 2_000
+TICKETS = 6_000
 ROUNDS = 3
 LEAST_OF_BARE = 1.0
-LEAST_OF_CELERY = 2.5
+LEAST_OF_CELERY = 3.0
 SIZES = (1_000, 10_000, 100_000)
 LOOPS: dict[str, Make] = {"bare loop": http_client, "openai's loop": library, "our client's": our_client}
 CELERY = [Workers("prefork", 2), Workers("prefork", 4), Workers("prefork", 8), Workers("threads", 20)]

@@ -1,7 +1,7 @@
 """The executor on real servers: what was claimed is classified once, and every ending leaves nothing behind."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 import pytest
@@ -15,7 +15,7 @@ from scheduler.simulation.engine.profile import EngineProfile
 from tests.engine.process import EngineThread
 from tests.support.shift import LABELS, POOL, Shift, at_work, is_done, play, submit
 from tests.support.valkey import ValkeyServer
-from tests.support.wait import wait_until_async
+from tests.support.wait import wait_until, wait_until_async
 
 
 @pytest.fixture
@@ -301,3 +301,40 @@ def test_two_workers_share_one_batch_without_calling_any_ticket_twice(
             assert first.batch().succeeded == 200
 
     play(scene)
+
+
+@pytest.mark.parametrize(("is_slow", "most"), [(True, 64), (False, 32)])
+def test_more_tickets_are_claimed_at_a_time_only_where_the_engine_would_wait_for_them(
+    database: Database,
+    valkey: ValkeyServer,
+    engine: EngineThread,
+    monkeypatch: pytest.MonkeyPatch,
+    is_slow: bool,
+    most: int,
+) -> None:
+    asked: list[int] = []
+
+    async def scene() -> None:
+        async with at_work(database, valkey, engine.base_url, bodies(400)) as shift:
+            executor = shift.executor
+
+            def claim(db: Database, batch_id: str, limit: int, *of: object) -> object:
+                asked.append(limit)
+                taken = claims_claim(db, batch_id, limit, *of)
+                if is_slow:
+                    wait_until(lambda: not executor.held().waiting, "the tickets claimed before to be started")
+                return taken
+
+            monkeypatch.setattr("workers.leases.claims.claim", claim)
+            if not is_slow:
+                engine.set_profile(step_base_seconds=0.05)
+            await shift.finish() if is_slow else await wait_until_async(lambda: is_asked_again(shift), "five claims")
+
+    async def is_asked_again(shift: Shift) -> bool:
+        await shift.drive(seconds=0.5)
+        return len(asked) >= 5
+
+    claims_claim: Callable[..., object] = claims.claim
+    play(scene)
+    assert asked[0] == 16  # what the first call waits for is soon here
+    assert max(asked) == most

@@ -2,8 +2,10 @@
 
 import sqlite3
 import threading
+import time
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
+from statistics import median
 
 import pytest
 from sqlalchemy import insert, select, text, update
@@ -107,6 +109,47 @@ def test_a_lock_that_another_program_keeps_is_said(
     other.close()
     with db.begin():
         pass
+    db.dispose()
+
+
+def test_a_lock_is_taken_as_soon_as_it_is_free_however_long_it_was_kept(sqlite_url: str, tmp_path: Path) -> None:
+    db = Database.open(sqlite_url)
+    other = sqlite3.connect(tmp_path / "tickets-batch.db", isolation_level=None, check_same_thread=False)
+    freed: list[float] = []
+
+    def free() -> None:
+        other.execute("COMMIT")
+        freed.append(time.monotonic())
+
+    late = []
+    for hundredths in range(20, 34, 2):  # SQLite's own wait would be at 25 to 100 ms a look by then
+        other.execute("BEGIN IMMEDIATE")
+        timer = threading.Timer(hundredths / 100, free)
+        timer.start()
+        with db.begin():
+            late.append(time.monotonic() - freed[-1])
+        timer.join()
+
+    assert median(late) < 0.015
+    other.close()
+    db.dispose()
+
+
+def test_statements_wait_for_locks_again_after_a_begin_that_did_not(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def patience() -> object:
+        with db.read() as connection:
+            return connection.exec_driver_sql("PRAGMA busy_timeout").scalar_one()
+
+    monkeypatch.setattr(database, "LOCK_SECONDS", 0.05)
+    db = Database.open(sqlite_url)
+    with db.begin():
+        pass
+    assert patience() == 50
+    with db.begin(), pytest.raises(StoreUnavailable, match="database is locked"), db.begin():
+        pass
+    assert patience() == 50
     db.dispose()
 
 
