@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -16,7 +17,7 @@ import psutil  # type: ignore[import-untyped]
 import pytest
 from sqlalchemy import Connection, Table, insert
 
-from jobs.store import batches, bulk, services
+from jobs.store import batches, bulk, services, submissions
 from jobs.store.database import Database
 from jobs.store.given import given, packed
 from jobs.tables import jobs, tickets
@@ -27,14 +28,15 @@ from tests.support.store import claim, submit, succeed, ticket
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800)]
 
 MILLION = 1_000_000
-OTHERS = 40_000  # jobs for the worker beside the submit
+OTHERS = 60_000  # jobs for the worker beside the submit
 AT_ONCE = 8
 ROUNDS, OF_A_ROUND = 3, 50_000
-OF_THE_FLOOR = 100_000
+OF_THE_FLOOR = 500_000  # long enough for the server's disk to show what it does under so many rows, whoever writes them
 TEXT = "I was told that my parcel would come last week. It has not, and nobody answers the telephone. Where is it? " * 2
 LEAST_ROWS_PER_SECOND = {"postgresql": 10_000, "sqlite": 5_000}
 MOST_MB = 300
 MOST_WAIT_MS = {"postgresql": 100.0, "sqlite": 1_000.0}  # SQLite has one writer at a time: a chunk's is one
+MOST_OF_THE_FLOOR = 1.5
 MOST_OF_ALONE = 3.0  # on a busy machine the longest of thousands is long without any submit
 
 Insert = Callable[[Connection, Table, Sequence[str], Iterable[tuple[Any, ...]]], None]
@@ -83,10 +85,15 @@ class Writer:
             self.waits_ms += [(claimed - began) * 1e3, (finished - claimed) * 1e3]
 
 
+def late(waits_ms: Sequence[float]) -> float:
+    """The ninety-ninth of a hundred."""
+    return sorted(waits_ms)[int(len(waits_ms) * 0.99)]
+
+
 def described(waits_ms: Sequence[float]) -> str:
-    ordered = sorted(waits_ms)
-    late = ordered[int(len(ordered) * 0.99)]
-    return f"p50 {median(ordered):5.1f}, p99 {late:6.1f}, longest {ordered[-1]:6.1f} ms of {len(ordered):,}"
+    return (
+        f"p50 {median(waits_ms):5.1f}, p99 {late(waits_ms):6.1f}, longest {max(waits_ms):6.1f} ms of {len(waits_ms):,}"
+    )
 
 
 def write_csv(path: Path, count: int) -> None:
@@ -99,30 +106,37 @@ def write_csv(path: Path, count: int) -> None:
 
 
 def bare_rows_per_second(db: Database, batch_id: str, path: Path) -> float:
-    """The floor: the first cells of the file straight into the same tables, in one transaction, unchecked."""
+    """The floor: the first cells of the file straight into the same tables, in chunks like ours, unchecked."""
     began = time.perf_counter()
-    with path.open(encoding="utf-8", newline="") as file, db.begin() as connection:
+    with path.open(encoding="utf-8", newline="") as file:
         reader = csv.reader(file)
         next(reader)
-        ids = bulk.take_job_ids(connection, OF_THE_FLOOR)
-        rows = list(zip(ids, reader, strict=False))
-        bulk.insert_rows(
-            connection,
-            jobs,
-            ("id", "batch_id", "custom_id", "answer_key", "state", "priority"),
-            ((n, batch_id, f"floor {cells[0]}", f"{n:032}", "pending", 0) for n, cells in rows),
-        )
-        bulk.insert_rows(connection, tickets, ("job_id", "subject", "body"), ((n, *cells[1:3]) for n, cells in rows))
+        for _ in range(OF_THE_FLOOR // submissions.CHUNK):
+            with db.begin() as connection:
+                put_bare(connection, batch_id, islice(reader, submissions.CHUNK))
     return OF_THE_FLOOR / (time.perf_counter() - began)
+
+
+def put_bare(connection: Connection, batch_id: str, lines: Iterable[list[str]]) -> None:
+    ids = bulk.take_job_ids(connection, submissions.CHUNK)
+    rows = list(zip(ids, lines, strict=True))
+    bulk.insert_rows(
+        connection,
+        jobs,
+        ("id", "batch_id", "custom_id", "answer_key", "state", "priority"),
+        ((n, batch_id, f"floor {cells[0]}", f"{n:032}", "pending", 0) for n, cells in rows),
+    )
+    bulk.insert_rows(connection, tickets, ("job_id", "subject", "body"), ((n, *cells[1:3]) for n, cells in rows))
 
 
 def test_a_million_tickets_from_csv(synced: Database, database_url: str, tmp_path: Path) -> None:
     others = submit(synced, OTHERS).batch_id
     path = tmp_path / "million.csv"
     write_csv(path, MILLION)
-    floor = bare_rows_per_second(synced, submit(synced, 1, source_key="floor").batch_id, path)
     with Writer(synced, others).at_work() as alone:
         time.sleep(10)
+    with Writer(synced, others).at_work() as beside_floor:
+        floor = bare_rows_per_second(synced, submit(synced, 1, source_key="floor").batch_id, path)
     night = Night(tmp_path)
     night.configure("http://127.0.0.1:9/v1", database_url=database_url)
     peak_mb = 0.0
@@ -146,14 +160,18 @@ def test_a_million_tickets_from_csv(synced: Database, database_url: str, tmp_pat
     print(
         f"\n{synced.dialect}: {added:,} tickets, {added / seconds:,.0f} rows/s by the whole command ({seconds:.0f} s)"
     )
-    print(f"  bare csv.reader into the tables {floor:,.0f} rows/s: ours is {added / seconds / floor:.2f} of it")
+    of_floor = added / seconds / floor
+    print(f"  bare csv.reader into the tables, in chunks as large: {floor:,.0f} rows/s, ours is {of_floor:.2f} of it")
     print(f"  CPU of submit {(cpu.user + cpu.system) / added * 1e6:.0f} us a row, peak {peak_mb:.0f} MB")
     print(f"  another writer alone   {described(alone)}")
+    print(f"  beside the bare chunks {described(beside_floor)}")
     print(f"  beside the submit      {described(beside)}")
     assert added == MILLION
     assert added / seconds >= LEAST_ROWS_PER_SECOND[synced.dialect]
     assert peak_mb < MOST_MB
-    assert max(beside) < max(MOST_WAIT_MS[synced.dialect], MOST_OF_ALONE * max(alone))
+    most_ms = max(MOST_WAIT_MS[synced.dialect], MOST_OF_ALONE * max(alone), MOST_OF_THE_FLOOR * max(beside_floor))
+    assert max(beside) < most_ms
+    assert late(beside) < MOST_WAIT_MS[synced.dialect]
 
 
 def by_executemany(
