@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from io import StringIO
+from math import isnan
 from typing import Self
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -109,6 +110,9 @@ def _sound(name: str, value: float) -> float:
 
 def _bound(labels: Labels) -> float:
     try:
-        return float(labels["le"])
+        bound = float(labels["le"])
     except (KeyError, ValueError) as error:
         raise UnreadablePage("a bucket without its bound") from error
+    if isnan(bound):
+        raise UnreadablePage("a bucket whose bound is no number")
+    return bound

@@ -70,8 +70,9 @@ class TestPage:
         body = 'running{engine="a\u2028running 7\x85"} 3\n'.encode()
         assert Page.parse(body, ["running"]).total("running") == 3
 
-    def test_a_bucket_without_its_bound_is_refused(self) -> None:
-        body = b'ttft_sum 1\nttft_count 1\nttft_bucket{engine="0"} 1\n'
+    @pytest.mark.parametrize("label", ['engine="0"', 'le=""', 'le="soon"', 'le="NaN"', 'le="-nan"'])
+    def test_a_bucket_without_its_bound_is_refused(self, label: str) -> None:
+        body = f"ttft_sum 1\nttft_count 1\nttft_bucket{{{label}}} 1\n".encode()
         with pytest.raises(UnreadablePage, match="bound"):
             Page.parse(body, ["ttft"]).histogram("ttft")
 

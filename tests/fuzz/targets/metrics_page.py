@@ -88,6 +88,7 @@ TARGET = Target(
         b"\4tgi_batch_current_size 1 1700000000\ntgi_queue_size 0 # {} 1\n",
         b'\0a 1\na{l="\\"x\\n"} 2\nb_total 3\nh_bucket{le="1"} 1\nh_sum 1\nh_count 1\n',
         b"\0a -1\nh_count +Inf\n",
+        b"\0" + VLLM.replace(b'"0.1"', b'"NaN"'),
         b"\0 a 1\n\th_sum 1\n\x1eh_count 1\n",
     ),
     words=("a ", "b_total ", "h_bucket", '{le="', "h_sum ", "h_count ", "# TYPE ", "# HELP ", " gauge\n", " counter\n",
