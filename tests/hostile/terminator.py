@@ -34,14 +34,16 @@ def terminator(
     ports: list[int] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ssl.SSLError, OSError, asyncio.IncompleteReadError):
+        errors = contextlib.suppress(ssl.SSLError, OSError, asyncio.IncompleteReadError)
+        with errors, _closed(writer):
             if asks_first:
                 assert await reader.readexactly(8) == SSL_REQUEST
                 writer.write(b"S")
                 await writer.drain()
                 await writer.start_tls(context(certificate))
             their_reader, their_writer = await connect()
-            await asyncio.gather(_pass_on(reader, their_writer, heard), _pass_on(their_reader, writer))
+            with _closed(their_writer):
+                await asyncio.gather(_pass_on(reader, their_writer, heard), _pass_on(their_reader, writer))
 
     async def run() -> None:
         server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=None if asks_first else context(certificate))
@@ -53,9 +55,7 @@ def terminator(
     def in_thread() -> None:
         loop.set_exception_handler(lambda *_: None)  # handshakes that fail are what some tests are about
         loop.run_until_complete(run())
-        for task in asyncio.all_tasks(loop):
-            task.cancel()
-        loop.run_until_complete(asyncio.sleep(0))
+        loop.run_until_complete(_cancel_the_rest())
         loop.close()
 
     thread = threading.Thread(target=in_thread, daemon=True)
@@ -64,6 +64,25 @@ def terminator(
     yield ports[0]
     loop.call_soon_threadsafe(ending.set)
     thread.join(10)
+
+
+@contextlib.contextmanager
+def _closed(writer: asyncio.StreamWriter) -> Iterator[None]:
+    """At the end without a goodbye: who was at the other end may be gone."""
+    try:
+        yield
+    finally:
+        writer.transport.abort()
+
+
+async def _cancel_the_rest() -> None:
+    """Every other task, and then the loop is given the turns in which it closes their connections."""
+    rest = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in rest:
+        task.cancel()
+    await asyncio.gather(*rest, return_exceptions=True)
+    for _ in range(3):
+        await asyncio.sleep(0)
 
 
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, heard: bytearray | None = None) -> None:
