@@ -76,7 +76,7 @@ class Executor:
         self._alarms: dict[str, asyncio.TimerHandle] = {}  # of each batch, when its deadline and the grace are over
         self._driving: asyncio.Task[None] | None = None
         self._claiming: asyncio.Task[list[Job]] | None = None
-        # Twice as many after each claim that admission had to wait for, as it has for the first; else one less.
+        # Twice as many after each claim that admission had to wait for, as it has for a task's first; else one less.
         self._ahead = AHEAD // 2
         self._wake = asyncio.Event()
         self._stopping = False
@@ -110,6 +110,7 @@ class Executor:
             return
         brief = Brief.of(work)
         self._driving = asyncio.current_task()
+        self._ahead = AHEAD // 2
         try:
             while self._monotonic() < until and self._goes_on(batch_id):
                 if not await self._advance(brief, at_once):
