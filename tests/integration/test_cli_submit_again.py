@@ -2,6 +2,7 @@
 
 import csv
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -58,16 +59,22 @@ def deadline_of(here: Here, batch_id: str) -> str | None:
     return deadline
 
 
+def clock_in(hours: int) -> str:
+    """What a clock shows then: which of two times of day comes first depends on when it is asked."""
+    return f"{datetime.now(UTC) + timedelta(hours=hours):%H:%M}"
+
+
 class TestOptionsThatAreNotTakenOver:
     def test_a_batch_at_work_keeps_its_times_and_says_so_in_one_line(self, here: Here) -> None:
-        batch_id = here.submit("--deadline", "07:00")
+        deadline = clock_in(hours=9)
+        batch_id = here.submit("--deadline", deadline)
         kept = deadline_of(here, batch_id)
-        assert here.submit("--deadline", "08:30", "--not-before", "00:30") == batch_id
+        assert here.submit("--deadline", clock_in(hours=10), "--not-before", clock_in(hours=8)) == batch_id
         (line,) = [line for line in here.err.splitlines() if "keeps" in line]
         assert line.startswith(f"{batch_id} keeps its deadline, ")
         assert line.endswith(
-            f"07:00 UTC and its begin, none: it was at work when this was submitted; tickets-batch cancel {batch_id}, "
-            "then submit --new, changes that, and what is done is not done again"
+            f"{deadline} UTC and its begin, none: it was at work when this was submitted; "
+            f"tickets-batch cancel {batch_id}, then submit --new, changes that, and what is done is not done again"
         )
         assert deadline_of(here, batch_id) == kept
 

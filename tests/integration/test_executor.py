@@ -326,7 +326,7 @@ def test_more_tickets_are_claimed_at_a_time_only_where_the_engine_would_wait_for
 
             monkeypatch.setattr("workers.leases.claims.claim", claim)
             if is_slow:
-                await shift.finish()
+                await shift.drive(seconds=60.0)  # to its end: a drive whose time is up waits for the claim
                 return
             make_tickets_long(engine)
             await shift.drive(seconds=0.1)
