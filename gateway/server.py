@@ -12,7 +12,7 @@ import uvicorn
 from gateway.app import GatewayApp
 from gateway.connection import CallerConnection
 from tickets_batch.errors import UserError
-from tickets_batch.local import open_files
+from tickets_batch.local.open_files import make_room_for, of_gateway
 from tickets_batch.settings import Settings
 
 STOP_SECONDS = 5  # for the answers under way when the gateway is told to stop
@@ -33,14 +33,10 @@ class GatewayServer(uvicorn.Server):
 def serve(settings: Settings, stop: threading.Event, said: Callable[[str], None]) -> None:
     """Serve until `stop` is set; `said` is told the address. Raises UserError when it cannot listen, SettingsError."""
     app = GatewayApp(settings)
-    make_room_for(settings.gateway.max_connections)
+    connections = settings.gateway.max_connections
+    make_room_for(of_gateway(connections), f"{connections} callers")
     with listening(settings.gateway.listen) as server_socket:
         asyncio.run(_serve(app, settings, server_socket, stop, said))
-
-
-def make_room_for(connections: int) -> None:
-    """Let this process open as many files as so many callers need, as far as the system lets it."""
-    open_files.make_room_for(open_files.of_gateway(connections), f"{connections} callers")
 
 
 @contextlib.contextmanager

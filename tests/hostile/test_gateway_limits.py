@@ -117,9 +117,10 @@ class TestTime:
 class TestCrowds:
     def test_as_many_files_may_be_open_as_there_may_be_callers(self) -> None:
         code = (
-            "import resource as r; from gateway.server import make_room_for\n"
-            "r.setrlimit(r.RLIMIT_NOFILE, (300, 600)); make_room_for(100); first = r.getrlimit(r.RLIMIT_NOFILE)\n"
-            "make_room_for(1000); print(first[0], r.getrlimit(r.RLIMIT_NOFILE)[0])"
+            "import resource as r; from tickets_batch.local.open_files import make_room_for, of_gateway\n"
+            "r.setrlimit(r.RLIMIT_NOFILE, (300, 600)); make_room_for(of_gateway(100), '100 callers')\n"
+            "first = r.getrlimit(r.RLIMIT_NOFILE); make_room_for(of_gateway(1000), '1000 callers')\n"
+            "print(first[0], r.getrlimit(r.RLIMIT_NOFILE)[0])"
         )
         argv = [sys.executable, "-c", code]
         ended = subprocess.run(argv, capture_output=True, text=True, check=True, cwd=ROOT)
