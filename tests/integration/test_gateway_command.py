@@ -82,7 +82,8 @@ def test_up_runs_it_where_the_settings_have_one(slow_engine: EngineThread, tmp_p
 
         wait_until(is_up, "the gateway to answer", 60)
         assert complete(f"http://127.0.0.1:{port}", chat_body(2)).choices
-        assert any("running valkey, gateway, scheduler, worker" in line for line in command.talk)
+        parts = "running valkey, gateway, scheduler, worker"
+        wait_until(lambda: any(parts in line for line in command.talk), "the other parts", 60)
         command.send(signal.SIGTERM)
         assert command.wait(60) == 0
     finally:
