@@ -127,6 +127,7 @@ class Scheduler:
         except (StoreUnavailable, StoreConflict):
             self._epoch = None  # another one may lead by now
             raise
+        self._reaping.saw_database()
         if self._epoch is not None and not was_leading:
             self._endings = Endings(self._db, self._webhook.tell)
             log.info("scheduler %s leads, epoch %d", self._identity, self._epoch)

@@ -4,6 +4,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_fixed
+
 from jobs.job import Job
 from jobs.store import claims
 from jobs.store.database import Database
@@ -11,6 +13,8 @@ from jobs.store.errors import StoreConflict, StoreUnavailable
 from workers.forever import for_ever
 
 log = logging.getLogger(__name__)
+
+AGAIN_SECONDS = 1.0  # after a renewal that failed: as soon as the database is back
 
 
 class Leases:
@@ -43,14 +47,23 @@ class Leases:
         await for_ever(self._lease_seconds / 3, self._renew)
 
     async def _renew(self) -> None:
+        retrying = AsyncRetrying(
+            retry=retry_if_exception_type((StoreUnavailable, StoreConflict)),
+            wait=wait_fixed(min(AGAIN_SECONDS, self._lease_seconds / 3)),
+            before_sleep=_say,
+        )
+        await retrying(self._try_to_renew)
+
+    async def _try_to_renew(self) -> None:
         asked = dict(self._held)
         tokens = {job.lease_token for job in asked.values()}
-        try:
-            held = await asyncio.to_thread(claims.renew, self._db, tokens, self._lease_seconds)
-        except (StoreUnavailable, StoreConflict) as error:
-            log.warning("leases were not renewed: %s", error)
-            return
+        held = await asyncio.to_thread(claims.renew, self._db, tokens, self._lease_seconds)
         for job_id in asked.keys() - held:
             # Written in the meantime, or taken by a reaper: only the second is still in our list.
             if self._held.get(job_id) is asked[job_id]:
                 self._lost(asked[job_id])
+
+
+def _say(failed: RetryCallState) -> None:
+    assert failed.outcome is not None  # noqa: S101 - it has been tried
+    log.warning("leases were not renewed: %s", failed.outcome.exception())

@@ -5,11 +5,12 @@ from dataclasses import dataclass, fields
 from datetime import date, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, and_, or_, select
+from sqlalchemy import ColumnElement, Row, Select, and_, literal, or_, select
 
 from jobs.states import BatchState
 from jobs.store.database import Database
-from jobs.tables import IS_PENDING, batches, jobs, said
+from jobs.store.rest import LONGEST_REST, is_rested
+from jobs.tables import IS_PENDING, Instant, batches, jobs, said
 from tickets_batch.errors import UserError
 
 NAMED = 5  # candidates named where a prefix fits several
@@ -165,7 +166,7 @@ def runnable(db: Database) -> list[BatchWork]:
     Raises StoreUnavailable.
     """
     now = db.now()
-    due = or_(jobs.c.not_before.is_(None), jobs.c.not_before <= now)
+    due = is_rested(literal(now, Instant()), literal(now + LONGEST_REST, Instant()))
     # one entry of the index: PostgreSQL makes of EXISTS a join with all that is pending, and of no order a scan
     first_due = (
         select(jobs.c.id)

@@ -10,13 +10,15 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, bindparam, null, or_, select, update
+from sqlalchemy import Connection, Row, Select, and_, bindparam, null, select, update
 
 from jobs.job import Job
 from jobs.states import BatchState, JobState
 from jobs.store import blocking, events, tally
+from jobs.store.clock import SETTLING_SECONDS
 from jobs.store.database import Database
 from jobs.store.events import EventKind
+from jobs.store.rest import LONGEST_REST, is_rested
 from jobs.tables import IS_PENDING, TEXT_LEFT, Instant, Values, batches, jobs, said, tickets
 from tickets_batch.words import counted
 
@@ -28,7 +30,7 @@ _picked = (
     .where(
         jobs.c.batch_id == bindparam("batch"),
         IS_PENDING,
-        or_(jobs.c.not_before.is_(None), jobs.c.not_before <= bindparam("now", type_=Instant)),
+        is_rested(bindparam("now", type_=Instant), bindparam("latest", type_=Instant)),
     )
     .order_by(jobs.c.priority.desc(), jobs.c.requeues, jobs.c.id)
     .limit(bindparam("at_most"))
@@ -71,10 +73,12 @@ def claim(db: Database, batch_id: str, limit: int, worker: str, lease_seconds: f
         return []
     is_probe = batch.blocked is not None
     token = secrets.token_hex(16)
-    until = now + timedelta(seconds=lease_seconds)
-    asked = {"batch": batch_id, "now": now, "at_most": 1 if is_probe else limit}
+    asked = {"batch": batch_id, "at_most": 1 if is_probe else limit, "token": token, "by": worker}
     with db.begin() as connection:
-        taken = connection.execute(_TAKE, {**asked, "token": token, "until": until, "by": worker}).all()
+        now = db.now()  # not before the lock was waited for: the lease would be over
+        until = now + timedelta(seconds=lease_seconds)
+        times = {"now": now, "latest": now + LONGEST_REST, "until": until}
+        taken = connection.execute(_TAKE, {**asked, **times}).all()
         if not taken:
             return []
         moved = {JobState.PENDING: -len(taken), JobState.RUNNING: len(taken)}
@@ -112,18 +116,13 @@ def renew(db: Database, tokens: Collection[str], lease_seconds: float) -> set[in
     """
     if not tokens:
         return set()
-    until = db.now() + timedelta(seconds=lease_seconds)
     is_ours = jobs.c.lease_token.in_(list(tokens))
     # in the order of ids, like every statement that waits for several jobs: two that wait for each other deadlock
     ours = select(jobs.c.id).where(_IS_RUNNING, is_ours).order_by(jobs.c.id).with_for_update()
-    renewal = (
-        update(jobs)
-        .where(jobs.c.id.in_(ours), _IS_RUNNING, is_ours)
-        .values(lease_expires_at=until)
-        .returning(jobs.c.id)
-    )
+    renewal = update(jobs).where(jobs.c.id.in_(ours), _IS_RUNNING, is_ours).returning(jobs.c.id)
     with db.begin() as connection:
-        return set(connection.execute(renewal).scalars())
+        until = db.now() + timedelta(seconds=lease_seconds)  # as in `claim`
+        return set(connection.execute(renewal.values(lease_expires_at=until)).scalars())
 
 
 def reap(db: Database, limit: int = 500, reaps: int = REAPS) -> int:
@@ -134,22 +133,27 @@ def reap(db: Database, limit: int = 500, reaps: int = REAPS) -> int:
     """
     now = db.now()
     with db.read() as connection:  # mostly there is none, and then nothing is locked
-        if connection.execute(_overdue(now).limit(1)).first() is None:
+        if connection.execute(_overdue(now, db.is_clock_known).limit(1)).first() is None:
             return 0
     now = db.reread()  # after a step back, who has read the clock before us renews into our past
     if not db.is_settled:
         return 0
     with db.begin() as connection:
-        found = _overdue(now).order_by(jobs.c.id).limit(limit).with_for_update(skip_locked=True)
+        found = _overdue(now, db.is_clock_known).order_by(jobs.c.id).limit(limit).with_for_update(skip_locked=True)
         lost = sorted(connection.execute(found), key=lambda job: str(job.batch_id))
         for batch_id, group in groupby(lost, key=lambda job: str(job.batch_id)):
             _take_back(connection, batch_id, list(group), reaps, now)
     return len(lost)
 
 
-def _overdue(now: datetime) -> Select[Any]:
+def _overdue(now: datetime, is_clock_known: bool) -> Select[Any]:
+    """Jobs whose lease is over; of a clock that is known, too those claimed long from now and not renewed since."""
     shown = (jobs.c.id, jobs.c.batch_id, jobs.c.lease_token, jobs.c.reaps, jobs.c.worker, jobs.c.text_bytes)
-    return select(*shown).where(_IS_RUNNING, jobs.c.lease_expires_at <= now)
+    is_over = jobs.c.lease_expires_at <= now
+    if is_clock_known:
+        long_from_now = now + timedelta(seconds=SETTLING_SECONDS)
+        is_over |= and_(jobs.c.started_at > long_from_now, jobs.c.lease_expires_at > jobs.c.started_at)
+    return select(*shown).where(_IS_RUNNING, is_over)
 
 
 def _take_back(connection: Connection, batch_id: str, lost: list[Any], reaps: int, now: datetime) -> None:

@@ -25,6 +25,7 @@ class Clock:
         self._anchor: datetime | None = None
         self._anchored_at = 0.0
         self._stepped_at: float | None = None
+        self._watched_since: float | None = None
         self._before_zero: datetime | None = None  # without the step, the time at which the monotonic clock was zero
 
     def now(self) -> datetime:
@@ -65,9 +66,20 @@ class Clock:
                     zero = min(zero, self._before_zero)
                 self._stepped_at, self._before_zero = here, zero
         self._anchor, self._anchored_at = fresh, here
+        if self._watched_since is None:
+            self._watched_since = here
         return fresh
 
     @property
     def is_settled(self) -> bool:
         """False for a while after the clock was seen to step."""
         return self._stepped_at is None or self._monotonic() - self._stepped_at >= SETTLING_SECONDS
+
+    @property
+    def is_known(self) -> bool:
+        """True once the clock was watched for half a minute and did not step: everybody alive has read it since.
+
+        Who begins after a step back sees leases that end long after they can; until then they may be of the living.
+        """
+        is_watched = self._watched_since is not None and self._monotonic() - self._watched_since >= SETTLING_SECONDS
+        return is_watched and self.is_settled

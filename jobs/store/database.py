@@ -109,6 +109,11 @@ class Database:
         """False for half a minute after the database's clock was seen to step: no lease is judged meanwhile."""
         return self._clock.is_settled
 
+    @property
+    def is_clock_known(self) -> bool:
+        """True once the clock was watched for half a minute without a step: an impossible lease is a dead one's."""
+        return self._clock.is_known
+
     def dispose(self) -> None:
         """Close the connections."""
         self._engine.dispose()

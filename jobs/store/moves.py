@@ -96,27 +96,30 @@ def retry(db: Database, batch_id: str, deadline_at: datetime | None) -> int:
         texts.require(connection, row)
         token = loading.take(connection, row, now)
         state = row.state if row.state == BatchState.PAUSED else BatchState.RUNNING.value
+        again: Values = {"probe_at": now} if row.blocked else {}  # what blocks it may well have been mended
         connection.execute(
             update(batches)
             .where(batches.c.id == batch_id)
-            .values(state=state, finished_at=null(), deadline_at=deadline_at)
+            .values(state=state, finished_at=null(), deadline_at=deadline_at, **again)
         )
         events.add(connection, now, EventKind.RETRIED, batch_id, failed=row.failed, expired=row.expired)
-    returned = 0
-    while count := _return_chunk(db, batch_id, token, now):
-        returned += count
+    returned, last_id = 0, 0
+    while ids := _return_chunk(db, batch_id, token, last_id):
+        returned += len(ids)
+        last_id = ids[-1]
     loading.release(db, batch_id, token)
     return returned
 
 
-def _return_chunk(db: Database, batch_id: str, token: str, asked_at: datetime) -> int:
+def _return_chunk(db: Database, batch_id: str, token: str, last_id: int) -> list[int]:
+    """Return the next ones behind `last_id`; each only once, so that what fails anew meanwhile does not come again."""
     chunk = (
         select(jobs.c.id, jobs.c.state, jobs.c.text_bytes)
         .where(
             jobs.c.batch_id == batch_id,
             jobs.c.state.in_([said(JobState.FAILED), said(JobState.EXPIRED)]),
             texts.HAS_TEXT,
-            jobs.c.finished_at <= asked_at,  # not those that fail anew meanwhile
+            jobs.c.id > last_id,
         )
         .order_by(jobs.c.id)
         .limit(CHUNK)
@@ -126,8 +129,8 @@ def _return_chunk(db: Database, batch_id: str, token: str, asked_at: datetime) -
     with db.begin() as connection:
         found = connection.execute(chunk).all()
         if not found:
-            return 0
-        ids = [job.id for job in found]
+            return []
+        ids = [int(job.id) for job in found]
         again = {
             "state": said(JobState.PENDING),
             "attempts": 0,
@@ -147,7 +150,7 @@ def _return_chunk(db: Database, batch_id: str, token: str, asked_at: datetime) -
         }
         moved[TEXT_LEFT] = sum(job.text_bytes for job in found)
         loading.keep(connection, tally.add(connection, batch_id, moved), token, now)
-    return len(ids)
+    return ids
 
 
 def _end_pending(db: Database, batch_id: str, becomes: JobState) -> int:

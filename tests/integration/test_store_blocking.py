@@ -58,6 +58,20 @@ def test_who_submits_again_may_have_mended_it_and_need_not_wait_for_the_next_pro
     assert batches.get(store, batch).blocked == WHY
 
 
+def test_who_retries_may_have_mended_it_too(store: Database, store_clock: ManualClock) -> None:
+    batch = submit(store, 10).batch_id
+    held = claim(store, batch, 2)
+    finish(store, held[:1], Failed("refused"), attempt(Symptom.REFUSED))
+    block(store, held[1:])
+    store_clock.advance(1)
+    assert batches.runnable(store) == []
+
+    assert moves.retry(store, batch, None) == 1
+
+    assert [work.id for work in batches.runnable(store)] == [batch]
+    assert batches.get(store, batch).blocked == WHY
+
+
 def test_one_job_probes_and_its_refusal_doubles_the_wait_up_to_five_minutes(
     store: Database, store_clock: ManualClock
 ) -> None:

@@ -4,17 +4,18 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from jobs.job import Finish, Job
 from jobs.outcomes import Failed, Requeued, Succeeded, Symptom
 from jobs.states import BatchState, JobState
-from jobs.store import batches, claims, finishes, moves, tally
+from jobs.store import batches, claims, finishes, leader, moves, tally
 from jobs.store.database import Database
 from jobs.tables import attempts as attempts_table
-from jobs.tables import jobs
+from jobs.tables import jobs, leaders
 from tests.support.store import assert_consistent, attempt, claim, count_rows, finish, job_rows, state, submit, succeed
 from tests.support.wait import wait_until
 
@@ -45,6 +46,32 @@ def lapse(db: Database) -> None:
     with db.begin() as connection:
         past = "2020-01-01 00:00:00.000000"
         connection.exec_driver_sql(f"UPDATE jobs SET lease_expires_at = '{past}' WHERE state = 'running'")
+
+
+@pytest.mark.parametrize("verb", ["claim", "renew", "lead"])
+def test_a_lease_begins_when_the_lock_that_was_in_its_way_is_gone(sqlite_url: str, verb: str) -> None:
+    db = Database.open(sqlite_url)
+    batch, lease_seconds = submit(db, 2).batch_id, 1.0
+    (held,) = claims.claim(db, batch, 1, "one", 60)
+    leader.acquire_or_renew(db, "scheduler", "a", 60)
+    calls: dict[str, Callable[[], object]] = {
+        "claim": lambda: claims.claim(db, batch, 1, "two", lease_seconds),
+        "renew": lambda: claims.renew(db, [held.lease_token], lease_seconds),
+        "lead": lambda: leader.acquire_or_renew(db, "scheduler", "a", lease_seconds),
+    }
+    waiting = threading.Thread(target=calls[verb])
+    with db.begin():
+        waiting.start()
+        began = time.monotonic()
+        wait_until(lambda: time.monotonic() > began + 2 * lease_seconds, "the lock to last longer than a lease")
+    gone = db.now()
+    waiting.join()
+    with db.read() as connection:
+        ends = connection.execute(select(jobs.c.lease_expires_at).where(jobs.c.state == "running")).scalars().all()
+        ends = [*ends, *connection.execute(select(leaders.c.expires_at)).scalars()]
+    db.dispose()
+    assert [end for end in ends if end < gone + timedelta(seconds=30)], "none is the lease asked for"
+    assert min(ends) >= gone
 
 
 def test_sixteen_that_claim_at_once_share_the_jobs_without_a_duplicate(database: Database) -> None:

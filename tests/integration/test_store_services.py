@@ -7,6 +7,8 @@ from jobs.store.database import Database
 from jobs.store.events import EventKind
 from tests.support.store import START, ManualClock, submit
 
+FIRST_EPOCH = int(START.timestamp())
+
 
 def beat(store: Database, role: str, id: str, **detail: object) -> None:
     services.beat(store, role, id, "host", 42, detail)
@@ -40,20 +42,20 @@ def test_a_service_that_ends_says_so_and_a_killed_one_is_forgotten(store: Databa
 
 
 def test_one_leads_and_renews_under_the_same_epoch(store: Database, store_clock: ManualClock) -> None:
-    assert leader.acquire_or_renew(store, "scheduler", "a", 5) == 1
+    assert leader.acquire_or_renew(store, "scheduler", "a", 5) == FIRST_EPOCH
     assert leader.acquire_or_renew(store, "scheduler", "b", 5) is None
     store_clock.advance(4.9)
-    assert leader.acquire_or_renew(store, "scheduler", "a", 5) == 1
+    assert leader.acquire_or_renew(store, "scheduler", "a", 5) == FIRST_EPOCH
     store_clock.advance(4.9)
     assert leader.acquire_or_renew(store, "scheduler", "b", 5) is None
-    assert leader.acquire_or_renew(store, "another lease", "b", 5) == 1
+    assert leader.acquire_or_renew(store, "another lease", "b", 5) == int(store_clock.instant.timestamp())
 
 
 def test_a_lease_that_ran_out_goes_to_the_next_under_a_higher_epoch(store: Database, store_clock: ManualClock) -> None:
     leader.acquire_or_renew(store, "scheduler", "a", 5)
     store_clock.advance(5)
 
-    assert leader.acquire_or_renew(store, "scheduler", "b", 5) == 2
+    assert leader.acquire_or_renew(store, "scheduler", "b", 5) == FIRST_EPOCH + 5
     assert leader.acquire_or_renew(store, "scheduler", "a", 5) is None
 
 
@@ -61,7 +63,7 @@ def test_a_leader_that_was_late_itself_gets_a_new_epoch(store: Database, store_c
     leader.acquire_or_renew(store, "scheduler", "a", 5)
     store_clock.advance(5)
 
-    assert leader.acquire_or_renew(store, "scheduler", "a", 5) == 2
+    assert leader.acquire_or_renew(store, "scheduler", "a", 5) == FIRST_EPOCH + 5
 
 
 def test_a_leader_that_resigns_is_followed_at_once(store: Database) -> None:
@@ -71,7 +73,7 @@ def test_a_leader_that_resigns_is_followed_at_once(store: Database) -> None:
 
     leader.resign(store, "scheduler", "a")
 
-    assert leader.acquire_or_renew(store, "scheduler", "b", 5) == 2
+    assert leader.acquire_or_renew(store, "scheduler", "b", 5) == FIRST_EPOCH + 1
 
 
 def test_of_eight_that_begin_at_once_one_leads(store: Database) -> None:
@@ -87,7 +89,7 @@ def test_of_eight_that_begin_at_once_one_leads(store: Database) -> None:
     for thread in threads:
         thread.join()
 
-    assert sorted(epochs, key=str) == [1, *[None] * 7]
+    assert sorted(epochs, key=str) == [FIRST_EPOCH, *[None] * 7]
 
 
 def test_events_come_newest_first_of_one_batch_or_of_all(store: Database, store_clock: ManualClock) -> None:

@@ -22,10 +22,13 @@ class SchedulersAtWork(House):
     def lead(self, n: int) -> None:
         scheduler = self.schedulers[n]
         now, was_leading = scheduler.db.now(), scheduler.epoch is not None
+        is_clock_known = scheduler.db.is_clock_known
         before = self.reference.leader.epoch if self.reference.leader else 0
         epoch = leader.acquire_or_renew(scheduler.db, service.LEADER, scheduler.name, service.LEASE_SECONDS)
         reread, is_settled = scheduler.db.now(), scheduler.db.is_settled
-        assert epoch == self.reference.lead(scheduler.name, now, reread, service.LEASE_SECONDS, is_settled)
+        assert epoch == self.reference.lead(
+            scheduler.name, now, reread, service.LEASE_SECONDS, is_settled, is_clock_known
+        )
         assert epoch is None or epoch >= before
         scheduler.epoch = epoch
         if epoch is not None and not was_leading:
@@ -64,10 +67,11 @@ class SchedulersAtWork(House):
         scheduler = self.schedulers[n]
         if scheduler.epoch is None:
             return
-        is_due = any(job.until and job.until <= scheduler.db.now() for job in self.reference.jobs.values())
+        now, is_clock_known = scheduler.db.now(), scheduler.db.is_clock_known
+        is_due = any(job.is_overdue(now, is_clock_known) for job in self.reference.jobs.values())
         reaped = claims.reap(scheduler.db)
         is_settled = scheduler.db.is_settled
-        assert reaped == (self.reference.reap(scheduler.db.now()) if is_due and is_settled else 0)
+        assert reaped == (self.reference.reap(scheduler.db.now(), is_clock_known) if is_due and is_settled else 0)
 
     def expire(self, n: int) -> None:
         scheduler = self.schedulers[n]

@@ -13,8 +13,11 @@ from jobs.outcomes import Cancelled, Expired, Failed, Requeued, Succeeded
 from jobs.states import BatchState, JobState
 from jobs.store.blocking import FIRST_PROBE_SECONDS, LONGEST_PROBE_SECONDS
 from jobs.store.claims import REAPS
+from jobs.store.clock import SETTLING_SECONDS
 from jobs.store.finishes import SERVED
+from jobs.store.rest import LONGEST_REST
 
+SETTLING = timedelta(seconds=SETTLING_SECONDS)
 OPEN = (BatchState.RUNNING, BatchState.PAUSED, BatchState.CANCELLING)
 RETRIABLE = (JobState.FAILED, JobState.EXPIRED)
 
@@ -27,6 +30,7 @@ class KnownJob:
     priority: int
     state: JobState = JobState.PENDING
     token: str | None = None
+    started: datetime | None = None
     until: datetime | None = None
     not_before: datetime | None = None
     attempts: int = 0
@@ -40,7 +44,17 @@ class KnownJob:
 
     def leave(self, becomes: JobState) -> None:
         """Out of its worker's hands."""
-        self.state, self.token, self.until = becomes, None, None
+        self.state, self.token, self.started, self.until = becomes, None, None, None
+
+    def is_overdue(self, now: datetime, is_clock_known: bool) -> bool:
+        """Whether its worker is taken for dead: also where it claimed the job long from now and never renewed."""
+        if self.until is None or self.started is None:
+            return False
+        return self.until <= now or (is_clock_known and self.until > self.started > now + SETTLING)
+
+    def is_due(self, now: datetime) -> bool:
+        """Whether it has rested, or seems to rest for longer than any job does."""
+        return self.not_before is None or not now < self.not_before <= now + LONGEST_REST
 
 
 @dataclass(slots=True)
@@ -112,7 +126,7 @@ class Reference:
         if not self.batches[batch_id].gives(now):
             return []
         waiting = self.of(batch_id, JobState.PENDING)
-        return [n for n in waiting if (rests := self.jobs[n].not_before) is None or rests <= now]
+        return [n for n in waiting if self.jobs[n].is_due(now)]
 
     def runnable(self, now: datetime) -> list[str]:
         """The batches with something to claim, the nearest deadline first, then the oldest."""
@@ -129,7 +143,8 @@ class Reference:
     def took(self, job: Job, now: datetime) -> None:
         """A job was handed out."""
         known, batch = self.jobs[job.id], self.batches[job.batch_id]
-        known.state, known.token, known.until = JobState.RUNNING, job.lease_token, job.lease_expires_at
+        known.state, known.token = JobState.RUNNING, job.lease_token
+        known.started, known.until = now, job.lease_expires_at
         if batch.blocked is not None:
             batch.probe_token, batch.probe_at = job.lease_token, now + timedelta(seconds=LONGEST_PROBE_SECONDS)
 
@@ -162,19 +177,25 @@ class Reference:
 
     # --- the scheduler
 
-    def lead(self, holder: str, now: datetime, reread: datetime, lease_seconds: float, is_settled: bool) -> int | None:
+    def lead(
+        self, holder: str, now: datetime, reread: datetime, lease_seconds: float, is_settled: bool, is_clock_known: bool
+    ) -> int | None:
         """The epoch under which `holder` leads; who takes over from another has read the clock anew."""
         lease, leader = timedelta(seconds=lease_seconds), self.leader
+
+        def is_over(until: datetime, now: datetime) -> bool:
+            return until <= now or (is_clock_known and until > now + lease + SETTLING)
+
         if leader is None:
-            self.leader = Leader(holder, 1, now + lease)
-            return 1
-        if leader.holder == holder:
-            epoch = leader.epoch + int(leader.until <= now)
-            self.leader = Leader(holder, epoch, now + lease)
-            return epoch
-        if leader.until > now or leader.until > reread or not is_settled:
+            self.leader = Leader(holder, int(now.timestamp()), now + lease)
+        elif leader.holder == holder and leader.until > now:
+            self.leader = Leader(holder, leader.epoch, now + lease)
+        elif leader.holder == holder:
+            self.leader = Leader(holder, max(leader.epoch + 1, int(now.timestamp())), now + lease)
+        elif is_over(leader.until, now) and is_over(leader.until, reread) and is_settled:
+            self.leader = Leader(holder, max(leader.epoch + 1, int(reread.timestamp())), reread + lease)
+        else:
             return None
-        self.leader = Leader(holder, leader.epoch + 1, reread + lease)
         return self.leader.epoch
 
     def resign(self, holder: str, now: datetime) -> None:
@@ -182,9 +203,9 @@ class Reference:
         if self.leader is not None and self.leader.holder == holder and self.leader.until > now:
             self.leader.until = now
 
-    def reap(self, now: datetime) -> int:
+    def reap(self, now: datetime, is_clock_known: bool) -> int:
         """Every job whose lease has run out goes back, or ends where it has outlived too many workers."""
-        lost = [job for job in self.jobs.values() if job.until is not None and job.until <= now]
+        lost = [job for job in self.jobs.values() if job.is_overdue(now, is_clock_known)]
         for batch_id in sorted({job.batch_id for job in lost}):
             of_it = [job for job in lost if job.batch_id == batch_id]
             batch = self.batches[batch_id]

@@ -76,6 +76,7 @@ def _job(row: Row[Any]) -> KnownJob:
         priority=row.priority,
         state=JobState(row.state),
         token=row.lease_token,
+        started=row.started_at if row.state == JobState.RUNNING else None,
         until=row.lease_expires_at,
         not_before=row.not_before,
         attempts=row.attempts,
