@@ -1,11 +1,13 @@
-"""Dispatch: keep just enough tasks queued for the batch whose deadline is nearest."""
+"""Dispatch: keep just enough tasks queued for the batch whose deadline is nearest, and for those in other pools."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from jobs.store.batches import BatchWork
 from jobs.store.services import Service
+from scheduler.turns import at_turn
 from tickets_batch.errors import UserError
 
 
@@ -49,10 +51,18 @@ def missing(workers: Sequence[Service], queued: int) -> int:
 def dispatch(
     runnable: Sequence[BatchWork], workers: Sequence[Service], queue: Queue, at_once: int, seconds: float
 ) -> int:
-    """Queue what is missing for the first of the runnable batches; returns how many. Raises QueueUnavailable."""
+    """Queue what is missing for the runnable batches whose turn it is; returns how many. Raises QueueUnavailable.
+
+    Each goes to the batch with the fewest workers, of these to the first. Where there are fewer workers than batches
+    the last of them wait: a worker that went from one to the other would leave the pool of the nearest deadline idle.
+    """
     if not runnable:
         return 0
+    turn = at_turn(runnable)[: max(1, len(workers))]
+    at_work = Counter(worker.detail.get("batch") for worker in workers)
     count = missing(workers, len(queue))
     for _ in range(count):
-        queue.publish(Task(runnable[0].id, at_once, seconds))
+        next_ = min(turn, key=lambda work: at_work[work.id])
+        at_work[next_.id] += 1
+        queue.publish(Task(next_.id, at_once, seconds))
     return count

@@ -183,14 +183,18 @@ def runnable(db: Database) -> list[BatchWork]:
 def ahead_of(db: Database, batch_id: str) -> list[BatchWork]:
     """The batches that are served before this one now, in the order of `runnable`; none once it has ended.
 
-    Among them may be one whose last jobs all rest before they are tried again. Raises StoreUnavailable.
+    Those that share a pool with it, that is. Among them may be one whose last jobs all rest before they are tried
+    again. Raises StoreUnavailable.
     """
     is_itself = (batches.c.id == batch_id) & _is_open()
     query = _shown(BatchWork).where(or_(is_itself, and_(*_gives(db.now())))).order_by(*_in_order())
     with db.read() as connection:
         found = [_work(row) for row in connection.execute(query)]
     ids = [work.id for work in found]
-    return found[: ids.index(batch_id)] if batch_id in ids else []
+    if batch_id not in ids:
+        return []
+    place = ids.index(batch_id)
+    return [work for work in found[:place] if not set(work.pools).isdisjoint(found[place].pools)]
 
 
 def open_work(db: Database) -> list[BatchWork]:

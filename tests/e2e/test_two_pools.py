@@ -5,8 +5,10 @@ from collections import Counter
 import pytest
 
 from scheduler.simulation.engine.profile import EngineProfile
+from tests.engine.faults import Fault, Rule
 from tests.engine.process import EngineProcess
 from tests.support.night import Night
+from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.long
 
@@ -45,6 +47,22 @@ def test_a_batch_can_be_told_its_pools(night: Night) -> None:
 
     assert [pool["name"] for pool in shown["pools"]] == ["deep"]
     assert {row["model"] for row in rows.values()} == {"large-model"}
+
+
+def test_a_batch_that_gets_nowhere_holds_up_none_in_another_pool(night: Night) -> None:
+    """A model that is being loaded, say, for as long as it likes."""
+    with EngineProcess(STEADY) as loading, EngineProcess(STEADY, "--model", "large-model") as deep:
+        configure(night, loading, deep)
+        loading.set_faults(Rule(Fault("503")))
+        night.tickets(f"Where is parcel {number}?" for number in range(200))
+        stuck = night.start_submit_and_wait("--pool", "gpu")
+        wait_until(lambda: loading.log(), "the first calls", 60)
+        tickets = night.tickets((f"Where is parcel {number}?" for number in range(40)), "others.csv", first=1_001)
+        shown = night.submit_and_wait("--input", "others.csv", "--pool", "deep")
+        assert shown["request_counts"]["succeeded"] == len(tickets)
+        assert stuck.code is None
+        loading.set_faults()
+        assert stuck.wait(120) == 0, stuck.err
 
 
 def configure(night: Night, shared: EngineProcess, deep: EngineProcess) -> None:

@@ -112,6 +112,14 @@ class TestWhoIsServedBefore:
         assert self.ahead(store, never_younger) == [soon, late, never]
         assert [work.id for work in batches.runnable(store)] == [soon, late, never, never_younger]
 
+    def test_only_what_shares_a_pool_is_before_another(self, store: Database) -> None:
+        first = self.soon(store, "first", 1, pools=("gpu",))
+        both = self.soon(store, "both", 2, pools=("gpu", "deep"))
+        deep = self.soon(store, "deep", 3, pools=("deep",))
+        other = self.soon(store, "other", 4, pools=("other",))
+
+        assert [self.ahead(store, batch) for batch in (first, both, deep, other)] == [[], [first], [both], []]
+
     @pytest.mark.parametrize("reason", ["paused", "done", "past", "not yet", "all in flight"])
     def test_only_what_is_served_now_is_before_another(
         self, store: Database, store_clock: ManualClock, reason: str
