@@ -46,6 +46,16 @@ class TokenEstimator:
         """The same from a size in bytes of UTF-8."""
         return max(1, round(size / BYTES_PER_TOKEN * self.ratio))
 
+    def within(self, size: int, most: int) -> int:
+        """The same where no more than `most` tokens fit: until the engine has reported, caution alone ends no ticket.
+
+        Then more than `most` is said only of what would not fit by the usual ratio either.
+        """
+        tokens = self.of_bytes(size)
+        if tokens <= most or len(self._ordered) >= ENOUGH:
+            return tokens
+        return max(most, round(size / BYTES_PER_TOKEN))
+
     def learn(self, size: int, estimated: int, actual: int) -> None:
         """Take in what the engine counted (`actual`, over 0) for a prompt of `size` bytes estimated at `estimated`.
 

@@ -1,6 +1,7 @@
 """The model client: one streamed call for one job, and everything seen on the wire as an `Attempt`."""
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -224,8 +225,8 @@ class ModelClient:
                 call.tokens, call.usage, call.is_over = reply.tokens, reply.usage, reply.complete
                 if reply.error or reply.runaway:
                     return
-                if reply.done:
-                    deadline.reschedule(loop.time() + AFTER_END_SECONDS)
+                if reply.done:  # an end that is later with each piece would never come
+                    deadline.reschedule(min(deadline.when() or math.inf, loop.time() + AFTER_END_SECONDS))
             for data in parser.close():
                 reply.take(data)
 

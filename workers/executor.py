@@ -62,7 +62,7 @@ class Executor:
         deadline_grace_seconds: float,
         note: Callable[[Finish], None] = lambda finish: None,
     ) -> None:
-        self._pools = Pools(endpoints)
+        self._pools = Pools(endpoints, monotonic)
         self._policy = policy
         self._monotonic = monotonic
         self._grace_seconds = deadline_grace_seconds
@@ -150,7 +150,9 @@ class Executor:
             await self._rest(ASK_AGAIN_SECONDS)
             return True
         try:
-            if not await self._have_jobs(brief.batch_id):
+            if self._pools.is_to_wait(brief) and not await self._is_to_probe(brief):
+                return False
+            if not await self._have_jobs(brief):
                 return False
             rest_seconds = await self._start_some(brief, room)
         except (StoreUnavailable, StoreConflict, LedgerUnavailable) as error:
@@ -160,11 +162,28 @@ class Executor:
             await self._rest(rest_seconds * (0.5 + random.random()))  # noqa: S311 - jitter
         return True
 
-    async def _have_jobs(self, batch_id: str) -> bool:
+    async def _is_to_probe(self, brief: Brief) -> bool:
+        """Whether the store has given us the probe of a batch that we would leave alone yet; rests where it has not."""
+        await self._return_waiting()
+        if await self._is_blocked(brief.batch_id):
+            self._waiting.extend(await self._leases.claim(brief.batch_id, 1))
+            # Looked at again: where another worker's answer came first, what we were given is no probe.
+            if self._waiting and await self._is_blocked(brief.batch_id):
+                self._pools.probe_now(brief)
+                return True
+        await self._rest(LOOK_SECONDS)
+        return False
+
+    async def _is_blocked(self, batch_id: str) -> bool:
+        work = await self._look(batch_id)
+        return work is not None and work.blocked is not None
+
+    async def _have_jobs(self, brief: Brief) -> bool:
         """Keep some jobs waiting; claims ahead, so that admission rarely waits for SQL. False: there is nothing now."""
-        if self._claiming is None and len(self._waiting) <= self._ahead // 2:
-            want = self._ahead - len(self._waiting)
-            self._claiming = asyncio.create_task(self._leases.claim(batch_id, want))
+        ahead = 1 if self._pools.is_blocked(brief) else self._ahead
+        if self._claiming is None and len(self._waiting) <= ahead // 2:
+            want = ahead - len(self._waiting)
+            self._claiming = asyncio.create_task(self._leases.claim(brief.batch_id, want))
         if self._claiming is not None and (self._claiming.done() or not self._waiting):
             claimed, self._claiming = self._claiming, None
             was_in_time = claimed.done()
@@ -186,7 +205,8 @@ class Executor:
             return 0.0
         endpoints = self._pools.of(brief)
         if not endpoints:
-            self._put(Finish(self._waiting.popleft(), Requeued(blocked=_no_pool(brief), keeps_place=True)))
+            finish = Finish(self._waiting.popleft(), Requeued(blocked=_no_pool(brief), keeps_place=True))
+            self._hand_in(brief, finish)
             return 0.0
         jobs = list(islice(self._waiting, min(room, self._asks)))
         refusals = await self._start_each(brief, jobs, endpoints)
@@ -237,13 +257,11 @@ class Executor:
 
     def _is_too_large(self, brief: Brief, job: Job) -> bool:
         """A job that no pool could ever carry ends; another pool may yet be asked."""
-        size = brief.prompt_bytes(job)
-        asks = [endpoint.ask(size, brief.spec.max_output_tokens) for endpoint in self._pools.of(brief)]
-        needed, most = min(ask.amount.tokens for ask in asks), self._pools.most_tokens(brief)
-        if needed <= most or job not in self._waiting:
+        why = self._pools.why_too_large(brief, job)
+        if why is None or job not in self._waiting:
             return False
         self._waiting.remove(job)
-        self._put(Finish(job, Failed(f"too_large: it needs {needed} tokens, batch may hold {most}")))
+        self._put(Finish(job, Failed(f"too_large: {why}")))
         return True
 
     # --- endings
@@ -257,10 +275,13 @@ class Executor:
         self._wake.set()
 
     def _hand_in(self, brief: Brief, finish: Finish) -> None:
-        """What became of a flight; what blocks one pool blocks its batch only where no other pool can serve."""
+        """What became of a job that was tried; what blocks one pool blocks its batch only where no other can serve."""
         outcome = finish.outcome
-        if isinstance(outcome, Requeued) and outcome.blocked and not self._pools.is_blocked(brief):
-            finish = replace(finish, outcome=replace(outcome, blocked=None))
+        if isinstance(outcome, Requeued) and outcome.blocked:
+            if not self._pools.found_blocked(brief):
+                finish = replace(finish, outcome=replace(outcome, blocked=None))
+        elif not self._pools.is_blocked(brief):
+            self._pools.served(brief)
         self._put(finish)
 
     def _put(self, finish: Finish) -> None:

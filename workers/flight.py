@@ -33,6 +33,7 @@ class Flight:
     task: "asyncio.Task[None] | None" = None
     withdrawn_for: Symptom | None = None
     is_lost: bool = False  # the lease is another's: nothing is written
+    is_streamed: bool = False  # its first token came before the rest of the answer
     is_calling: bool = False  # only then may the task be cancelled: what follows the call must not be cut short
 
     def withdraw(self, symptom: Symptom = Symptom.WITHDRAWN) -> None:
@@ -98,6 +99,8 @@ class Flight:
         )
 
     def _first_token(self) -> None:
+        self.is_streamed = True
+        self.endpoint.heard(whole=False)
         # Not awaited: the answer must not wait for the ledger. A permit already given back is no error there.
         task = asyncio.ensure_future(self.endpoint.gate.first_token(self.permit))
         _BACKGROUND.add(task)
@@ -109,17 +112,20 @@ class Flight:
 
     def _learn(self, attempt: Attempt) -> None:
         usage, ask = self.call.usage, self.permit.ask
+        is_answer = self.call.is_over and SIGNS[attempt.symptom] is Sign.WORKS
+        if is_answer and attempt.ttft_seconds is not None and not self.is_streamed:
+            self.endpoint.heard(whole=True)
         if usage is None or usage.prompt_tokens < 1:
             return
         if not self.job.truncated:
             self.endpoint.estimator.learn(self.brief.prompt_bytes(self.job), ask.prompt_tokens, usage.prompt_tokens)
-        if self.call.is_over and SIGNS[attempt.symptom] is Sign.WORKS:
+        if is_answer:
             self.endpoint.durations.learn(
                 usage.prompt_tokens,
                 usage.completion_tokens,
                 ask.output_tokens,
                 attempt.seconds,
-                attempt.ttft_seconds,
+                attempt.ttft_seconds if self.is_streamed else None,  # the time of a whole answer is no prefill
             )
 
     async def _note_health(self, attempt: Attempt) -> None:

@@ -13,6 +13,7 @@ from tests.support.calls import TICKET, ask, attempt_at, client_of
 from tests.support.canned import CERTIFICATE, STREAM_HEAD, CannedServer, framed, whole
 from tests.support.wait import wait_until_async
 from tickets_batch.settings import Secret
+from workers.client import AFTER_END_SECONDS
 
 
 def at_server(server: CannedServer, call: Callable[[CannedServer], Awaitable[Attempt]]) -> Attempt:
@@ -82,6 +83,18 @@ def test_a_server_that_lingers_after_its_answer_holds_nobody_up() -> None:
     attempt = attempt_against(STREAM_HEAD + framed(RIGHT + DONE))
     assert attempt.label == "billing"
     assert attempt.seconds < 5.0
+
+
+@pytest.mark.parametrize("timeout", [0.3, 10.0])
+def test_a_server_that_goes_on_after_its_end_holds_nobody_up(timeout: float) -> None:
+    async def call(server: CannedServer) -> Attempt:
+        async with asyncio.timeout(20), client_of(server.base_url, timeout_seconds=timeout) as client:
+            return await ask(client)
+
+    server = CannedServer(STREAM_HEAD + framed(RIGHT + DONE), for_ever=framed(b": still here\n\n"))
+    attempt = at_server(server, call)
+    assert (attempt.symptom, attempt.label) == (None, "billing")
+    assert attempt.seconds < min(timeout, AFTER_END_SECONDS) + 0.6
 
 
 def test_a_connection_that_breaks_after_the_answer_does_it_no_harm() -> None:

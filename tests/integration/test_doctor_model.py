@@ -15,6 +15,7 @@ from scheduler.simulation.engine.profile import EngineProfile
 from tests.engine.faults import Fault, Rule
 from tests.engine.process import EngineThread
 from tests.integration.test_demo_engine import running
+from tests.support.balancer import Buffering
 from tests.support.canned import CannedServer, whole
 from tests.support.engines import chat_body, is_running, start
 from tests.support.shift import pool_settings
@@ -147,6 +148,27 @@ class TestWhatElseIsWrong:
         check = found(engine.base_url)["usage"]
         assert check.level == "warning"
         assert "stream_options.include_usage" in check.words
+
+    def test_an_answer_that_comes_in_one_piece(self, engine: EngineThread) -> None:
+        async def at_proxy() -> dict[str, Check]:
+            async with Buffering([engine.port]) as proxy:
+                return await asyncio.to_thread(found, proxy.base_url)
+
+        check = asyncio.run(at_proxy())["stream"]
+        assert check.level == "warning"
+        assert check.words.startswith("an answer of 16 tokens came in one piece after ")
+        assert "proxy_buffering off" in check.words
+
+    def test_a_short_answer_in_one_piece_says_nothing_where_a_longer_one_comes_in_pieces(
+        self, engine: EngineThread
+    ) -> None:
+        async def at_proxy() -> dict[str, Check]:
+            async with Buffering([engine.port], most_bytes=2_000) as proxy:
+                return await asyncio.to_thread(found, proxy.base_url)
+
+        checks = asyncio.run(at_proxy())
+        assert len(engine.log()) == 4
+        assert "stream" not in checks
 
     def test_no_priority(self) -> None:
         with EngineThread(

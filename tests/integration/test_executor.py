@@ -1,6 +1,7 @@
 """The executor on real servers: what was claimed is classified once, and every ending leaves nothing behind."""
 
 import asyncio
+import re
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
@@ -10,9 +11,12 @@ from jobs.states import BatchState, JobState
 from jobs.store import claims, moves
 from jobs.store.database import Database
 from scheduler.capacity import Amount
+from scheduler.duration import DurationEstimator
+from scheduler.estimate import ENOUGH
 from scheduler.permit import PublishedLimit
 from scheduler.simulation.engine.profile import EngineProfile
 from tests.engine.process import EngineThread
+from tests.support.balancer import Buffering
 from tests.support.shift import LABELS, POOL, Shift, at_work, is_done, play, submit
 from tests.support.valkey import ValkeyServer
 from tests.support.wait import wait_until, wait_until_async
@@ -213,6 +217,71 @@ def test_a_ticket_that_no_pool_can_carry_fails_and_the_others_go_on(
             assert shift.batch().succeeded == 5
 
     play(scene)
+
+
+@pytest.mark.parametrize("others", [0, 20])
+def test_a_ticket_that_may_fit_is_not_failed_for_the_caution_of_the_first_guess(
+    database: Database, valkey: ValkeyServer, engine: EngineThread, others: int
+) -> None:
+    engine.set_profile(context_tokens=100_000)
+
+    async def scene() -> None:
+        texts = ["x" * 170_000, *bodies(others)]  # of 48,000 tokens that batch may hold, 42,500 at 4 bytes each
+        async with at_work(database, valkey, engine.base_url, texts) as shift:
+            await shift.finish()
+            assert {(row.state, row.truncated) for row in shift.rows().values()} == {(JobState.SUCCEEDED, False)}
+
+    play(scene)
+
+
+def test_when_enough_was_learned_tickets_that_then_never_fit_fail_and_the_batch_ends(
+    sqlite_url: str, valkey: ValkeyServer, engine: EngineThread
+) -> None:
+    engine.change_settings(bytes_per_token=3.4)
+    engine.set_profile(context_tokens=100_000)
+    database = Database.open(sqlite_url)
+
+    async def scene() -> None:
+        async with at_work(database, valkey, engine.base_url, ["x" * 170_000] * (ENOUGH + 4)) as shift:
+            await shift.finish()
+            rows = shift.rows().values()
+            assert [row.state for row in rows].count(JobState.SUCCEEDED) == ENOUGH
+            failed = {row.error for row in rows if row.state is JobState.FAILED}
+            assert len(failed) == 1
+            assert re.fullmatch(
+                r"too_large: of pool gpu it needs 50,\d\d\d tokens, batch may hold 48,000", str(failed.pop())
+            )
+
+    play(scene)
+    database.dispose()
+
+
+def test_answers_that_come_in_one_piece_leave_batch_what_is_shared(
+    sqlite_url: str, valkey: ValkeyServer, slow_engine: EngineThread
+) -> None:
+    slow_engine.set_profile(step_base_seconds=0.02)
+    database = Database.open(sqlite_url)
+
+    async def scene() -> None:
+        async with (
+            Buffering([slow_engine.port]) as proxy,
+            at_work(database, valkey, proxy.base_url, bodies(400)) as shift,
+        ):
+            # As the scheduler does while it knows no prefill rate.
+            await shift.ledger.publish(PublishedLimit(POOL.most_batch, 0), ttl_seconds=60, leader_epoch=2)
+            driving = asyncio.create_task(shift.drive())
+            await wait_until_async(lambda: slow_engine.state()["running"] == POOL.most_batch.slots, "all slots", 20)
+            assert (await shift.ledger.snapshot()).first_tokens == 0
+            # The time of a whole answer is not that of a prompt.
+            assert shift.endpoint.durations.prefilled(10_000, 0.1) == DurationEstimator().prefilled(10_000, 0.1)
+            assert not shift.endpoint.ask(400, 24).streamed
+            proxy.is_buffering = False
+            await wait_until_async(lambda: shift.endpoint.ask(400, 24).streamed, "one that comes in pieces", 20)
+            await shift.executor.stop(grace_seconds=0)
+            await driving
+
+    play(scene)
+    database.dispose()
 
 
 def test_a_ticket_larger_than_the_limit_runs_when_nothing_else_does(

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import pairwise
@@ -10,6 +11,7 @@ import pytest
 
 from jobs.store import events
 from jobs.store.database import Database
+from scheduler.estimate import WINDOW
 from scheduler.permit import Ask, Kind, Permit, PublishedLimit
 from scheduler.simulation.engine.profile import EngineProfile
 from tests.engine.faults import Fault, Rule
@@ -174,6 +176,33 @@ def test_only_when_every_pool_refuses_is_the_batch_blocked_and_one_that_works_ag
             assert kinds_of_events(skipping_database, shift.batch_id)[-3:] == ["blocked", "unblocked", "completed"]
 
     play(scene)
+
+
+def test_a_ticket_that_fits_none_of_the_pools_fails_though_one_needs_less_than_another_may_hold(
+    sqlite_url: str, valkey: ValkeyServer, engines: Engines
+) -> None:
+    small = {
+        "capacity": {"slots": 20, "tokens": 20_000},
+        "protected": {"interactive": {"slots": 4, "tokens": 4_000}, "batch": {"slots": 1, "tokens": 2_000}},
+    }
+    database = Database.open(sqlite_url)
+
+    async def scene() -> None:
+        texts = ["x" * 184_000, *bodies(20)]
+        async with at_several_pools(database, valkey, engines, texts, settings={"shared": small}) as shift:
+            for name, tokens in (("own", 1_100), ("shared", 1_000)):  # two tokenizers
+                for _ in range(WINDOW):
+                    shift.endpoints[name].estimator.learn(size=4_000, estimated=1_250, actual=tokens)
+            await shift.finish()
+            assert aftermath(database, shift.batch_id).states == {"succeeded": 20, "failed": 1}
+            words = (
+                r"too_large: of pool own it needs 50,\d{3} tokens, batch may hold 48,000; "
+                r"of pool shared it needs 46,\d{3} tokens, batch may hold 16,000"
+            )
+            assert re.fullmatch(words, str(shift.rows()["t-0"].error))
+
+    play(scene)
+    database.dispose()
 
 
 def test_a_ticket_too_large_for_the_first_pool_waits_for_the_next_and_holds_up_nobody(

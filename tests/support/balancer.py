@@ -41,7 +41,7 @@ class Balancer:
         try:
             far_reader, far_writer = await asyncio.open_connection("127.0.0.1", next(self._ports))
             there = asyncio.create_task(_pass_on(reader, far_writer))
-            back = asyncio.create_task(_pass_on(far_reader, writer))
+            back = asyncio.create_task(self._pass_back(far_reader, writer))
             try:
                 # A side that ends takes the other with it: an engine then sees that its client is gone.
                 await asyncio.wait({there, back}, return_when=asyncio.FIRST_COMPLETED)
@@ -55,6 +55,30 @@ class Balancer:
         finally:
             writer.close()
             self._carrying.discard(task)
+
+    async def _pass_back(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await _pass_on(reader, writer)
+
+
+class Buffering(Balancer):
+    """One that keeps a stream of events back until it has ended or fills a buffer, for as long as `is_buffering`."""
+
+    def __init__(self, ports: Sequence[int], most_bytes: int = 1_000_000) -> None:
+        super().__init__(ports)
+        self._most_bytes = most_bytes
+        self.is_buffering = True
+
+    async def _pass_back(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        kept = b""
+        with suppress(ConnectionError):
+            while data := await reader.read(65536):
+                kept += data
+                has_ended = kept.endswith(b"\r\n0\r\n\r\n") or b"text/event-stream" not in kept
+                if self.is_buffering and not has_ended and len(kept) < self._most_bytes:
+                    continue
+                writer.write(kept)
+                kept = b""
+                await writer.drain()
 
 
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -36,6 +36,19 @@ def test_a_language_that_takes_more_tokens_is_learned() -> None:
     assert estimator.estimate("a" * 400) == 300
 
 
+@pytest.mark.parametrize(("most", "tokens"), [(200, 125), (110, 110), (100, 100), (90, 100)])
+def test_what_only_the_caution_of_the_first_guess_makes_too_large_fits(most: int, tokens: int) -> None:
+    assert TokenEstimator().within(400, most) == tokens
+
+
+@pytest.mark.parametrize("most", [200, 110, 100])
+def test_what_was_learned_is_said_whether_it_fits_or_not(most: int) -> None:
+    estimator = TokenEstimator()
+    for _ in range(ENOUGH):
+        estimator.learn(size=400, estimated=125, actual=115)
+    assert estimator.within(400, most) == 115
+
+
 def test_old_reports_are_forgotten() -> None:
     estimator = TokenEstimator()
     for _ in range(WINDOW):

@@ -6,18 +6,19 @@ The requests are outside of admission and go as batch's do, behind the chat wher
 import asyncio
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from jobs.answer import InvalidOutput, parse_answer
 from jobs.outcomes import Attempt, Symptom
 from jobs.prompt import build_messages, response_format
 from jobs.spec import ClassificationSpec
-from tickets_batch.cli.doctor.abort import NEEDED_SECONDS, cut_one
+from tickets_batch.cli.doctor.abort import COUNTING, FREE_TEXT, NEEDED_SECONDS, cut_one
 from tickets_batch.cli.doctor.check import Check, Level
 from tickets_batch.errors import UserError
 from tickets_batch.settings import Pool
 from workers.client import ModelClient
+from workers.health import SIGNS, Sign
 from workers.priority import PRIORITIES
 from workers.served import EndpointUnavailable, Served, served
 
@@ -26,6 +27,7 @@ ANSWER_SECONDS = 10.0
 POOL_SECONDS = 20.0  # for all of it: what has no time left is not tried
 CLOCK_SECONDS = 2.0
 NAMED = 5
+PIECES_TOKENS = 16  # of an answer that must come in pieces; proxies hold back as much as a few thousand bytes
 
 TO_DO = {  # where the detail does not say it
     Symptom.INVALID_OUTPUT: "switch structured outputs on in the engine, or raise classification.max_output_tokens",
@@ -96,7 +98,8 @@ class _Examination:
 
     async def sample(self) -> list[Check]:
         """One call like those of the night: a single short ticket."""
-        attempt = await self._ask(build_messages(self._spec, *SAMPLE), self._spec)
+        begun = asyncio.Event()
+        attempt = await self._ask(build_messages(self._spec, *SAMPLE), self._spec, begun.set)
         if attempt is None:
             return [self._no_time("")]
         if attempt.symptom is not None:
@@ -107,7 +110,8 @@ class _Examination:
             f"{self._pool.model} at {self._pool.base_url} answered a sample ticket with {attempt.label!r} in "
             f"{attempt.seconds:.2f} s, {first}{attempt.usage.prompt_tokens} prompt tokens"
         )
-        return [Check(self.about, "ok", words), *self._particulars(attempt)]
+        whole = [] if begun.is_set() else await self._in_one_piece()  # so short an answer may well come in one
+        return [Check(self.about, "ok", words), *self._particulars(attempt), *whole]
 
     async def schema(self) -> list[Check]:
         """Whether the answer keeps to the schema though the prompt pulls the other way."""
@@ -135,6 +139,30 @@ class _Examination:
             return [self._no_time("abort")]
         assert self._client is not None  # noqa: S101 - made in the first look
         return [await cut_one(self._pool, self._client, self._left_seconds())]
+
+    async def _in_one_piece(self) -> list[Check]:
+        """A warning where a longer answer comes in one piece too though it was to be streamed."""
+        assert self._client is not None  # noqa: S101 - made in the first look
+        begun = asyncio.Event()
+        try:
+            async with asyncio.timeout(self._left_seconds()):
+                attempt = await self._client.classify(
+                    COUNTING, FREE_TEXT, PIECES_TOKENS, parse=str, on_first_token=begun.set
+                )
+        except TimeoutError:
+            return []
+        if (
+            begun.is_set()
+            or SIGNS[attempt.symptom] is not Sign.WORKS
+            or attempt.usage.completion_tokens < PIECES_TOKENS
+        ):
+            return []
+        words = (
+            f"an answer of {PIECES_TOKENS} tokens came in one piece after {attempt.seconds:.2f} s though it was to be "
+            "streamed: no first token is seen, so nothing paces batch's prompts for the chat. Switch buffering "
+            "off in the proxy before the model (nginx: proxy_buffering off), or let the engine stream"
+        )
+        return [Check(f"{self.about} stream", "warning", words)]
 
     def _particulars(self, attempt: Attempt) -> Iterator[Check]:
         """What else the sample showed."""
@@ -173,14 +201,21 @@ class _Examination:
         )
         return Check(f"{self.about} {what}".strip(), "warning", words)
 
-    async def _ask(self, messages: list[dict[str, str]], spec: ClassificationSpec) -> Attempt | None:
+    async def _ask(
+        self,
+        messages: list[dict[str, str]],
+        spec: ClassificationSpec,
+        on_first_token: Callable[[], None] | None = None,
+    ) -> Attempt | None:
         """One answer; None where there is no time left for one."""
         assert self._client is not None  # noqa: S101 - made in the first look
         parse = partial(_exact, spec) if spec is UNHEARD else partial(parse_answer, spec)
         try:
             async with asyncio.timeout(self._left_seconds()):
                 cap = spec.max_output_tokens
-                return await self._client.classify(messages, response_format(spec), cap, parse=parse)
+                return await self._client.classify(
+                    messages, response_format(spec), cap, parse=parse, on_first_token=on_first_token
+                )
         except TimeoutError:
             return None
 
