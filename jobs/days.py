@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
-from tickets_batch.errors import UserError
+from tickets_batch.errors import UsageError
 from tickets_batch.words import printable
 
 ONE_DAY = timedelta(days=1)
@@ -37,26 +37,26 @@ class Day:
 def business_day(name: str, zone: ZoneInfo, now: datetime) -> Day:
     """The day that `name` (today, yesterday or YYYY-MM-DD) means in `zone` at the instant `now`.
 
-    Raises UserError when `name` is none of these, or when the zone skipped that day.
+    Raises UsageError when `name` is none of these, or when the zone skipped that day.
     """
     if name in ("today", "yesterday"):
         today = _local(now, zone).date()
         return day_of(today if name == "today" else today - ONE_DAY, zone)
     if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", name, re.ASCII):
-        raise UserError(f'"{printable(name)}" is not a day: write today, yesterday or a date as YYYY-MM-DD')
+        raise UsageError(f'"{printable(name)}" is not a day: write today, yesterday or a date as YYYY-MM-DD')
     try:
         return day_of(date.fromisoformat(name), zone)
     except (ValueError, OverflowError) as error:
-        raise UserError(
+        raise UsageError(
             f'"{printable(name)}" is not in the calendar: write today, yesterday or a date as YYYY-MM-DD'
         ) from error
 
 
 def day_of(wanted: date, zone: ZoneInfo) -> Day:
-    """The day `wanted` of `zone`. Raises UserError when the zone skipped it, as Samoa did on 2011-12-30."""
+    """The day `wanted` of `zone`. Raises UsageError when the zone skipped it, as Samoa did on 2011-12-30."""
     day = Day(wanted, zone, first_instant(wanted, time.min, zone), first_instant(wanted + ONE_DAY, time.min, zone))
     if day.starts_at == day.ends_at:
-        raise UserError(f"{zone.key} had no {wanted.isoformat()}: its clocks skipped that day")
+        raise UsageError(f"{zone.key} had no {wanted.isoformat()}: its clocks skipped that day")
     return day
 
 
@@ -76,7 +76,7 @@ class Occurrence:
 
 
 def next_occurrence(clock_time: str, zone: ZoneInfo, now: datetime) -> datetime:
-    """The next instant (UTC) at which a clock in `zone` shows `clock_time`, see `occurrence`. Raises UserError."""
+    """The next instant (UTC) at which a clock in `zone` shows `clock_time`, see `occurrence`. Raises UsageError."""
     return occurrence(clock_time, zone, now).at
 
 
@@ -84,11 +84,11 @@ def occurrence(clock_time: str, zone: ZoneInfo, now: datetime) -> Occurrence:
     """The first instant after `now` at which a clock in `zone` shows `clock_time` ("HH:MM").
 
     A time that the clocks skip counts as the first instant after the gap; one that they show twice, as the first of the
-    two. Raises UserError when `clock_time` is not such a time.
+    two. Raises UsageError when `clock_time` is not such a time.
     """
     match = re.fullmatch(r"([01]\d|2[0-3]):([0-5]\d)", clock_time, re.ASCII)
     if match is None:
-        raise UserError(f'"{printable(clock_time)}" is not a time of day: write HH:MM, for example 07:00')
+        raise UsageError(f'"{printable(clock_time)}" is not a time of day: write HH:MM, for example 07:00')
     wanted = time(int(match[1]), int(match[2]))
     day = _local(now, zone).date() - ONE_DAY  # a time that was skipped late yesterday may stand for an instant of today
     is_second_left = False

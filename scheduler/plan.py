@@ -5,7 +5,7 @@ Every number is a `Figure` that says where it came from.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -13,7 +13,7 @@ from scheduler.capacity import PoolCapacity
 from scheduler.curve import Curve
 from scheduler.hours import SharedHours
 from scheduler.room import RoomModel
-from scheduler.speed import PoolSpeed
+from scheduler.speed import PoolSpeed, unshared
 from scheduler.usual import ChatLevel, UsualLoad
 from tickets_batch.words import counted
 
@@ -67,7 +67,10 @@ class Chat(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PlannedPool:
-    """One pool with all that is known of it; `cost_per_hour` is in whatever currency."""
+    """One pool with all that is known of it; `cost_per_hour` is in whatever currency.
+
+    `is_blind`: nothing can tell of its chat, so that batch never leaves its floor, whatever the chat does.
+    """
 
     name: str
     model: str
@@ -77,15 +80,16 @@ class PlannedPool:
     hours: SharedHours
     usual: UsualLoad | None = None
     cost_per_hour: float | None = None
+    is_blind: bool = False
 
     @property
     def speed(self) -> PoolSpeed:
         """What it does with what the chat leaves."""
-        return PoolSpeed(self.basis.curve, self.capacity)
+        return PoolSpeed(self.basis.curve, unshared(self.capacity) if self.is_blind else self.capacity)
 
     @property
     def ticket_seconds(self) -> Figure:
-        """How long a ticket takes at the full limit."""
+        """How long a ticket takes with as many in flight as batch may ever have."""
         slots = self.speed.full_slots
         return self._figure(self.basis.curve.ticket_seconds(slots), f"with {slots:.0f} in flight")
 
@@ -98,7 +102,7 @@ class PlannedPool:
 
     @property
     def tickets_per_hour_at_full(self) -> Figure:
-        """What batch does while there is no chat."""
+        """What batch does while there is no chat; of a blind pool, what its floor does then."""
         alone = "" if self.capacity.is_dedicated else ", no chat"
         return self._figure(3600 * self.speed.full, f"{self.speed.full_slots:.0f} in flight{alone}")
 
@@ -233,7 +237,10 @@ class Advice:
 
 
 def advise(pool: PlannedPool, night: Night | None) -> Advice:
-    """For one pool, as if it had the night's tickets alone."""
+    """For one pool, as if it had the night's tickets alone; for a blind one, as if its chat could be seen."""
+    if pool.is_blind:
+        seen = advise(replace(pool, is_blind=False), night)
+        return replace(seen, why=f"once a [[pool.signal]] tells of the chat: {seen.why}")
     seconds = pool.ticket_seconds.value
     alone = Night((pool,), night.tickets, night.starts_at, night.deadline_at) if night else None
     left = _seconds_left(alone)

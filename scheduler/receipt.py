@@ -53,19 +53,25 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What batch cost the chat: seconds of TTFT (that of 19 in 20 requests) in a minute, and between which bounds."""
+    """What batch cost the chat: by how much the mean of ten-second p95s of its TTFT grew, and between which bounds."""
 
     seconds: float
     low_seconds: float
     high_seconds: float
+
+    @property
+    def least_told_seconds(self) -> float:
+        """The least cost that an interval as wide as this one would have told from nothing."""
+        return self.seconds - self.low_seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
     """The comparison. `held_out` minutes with chat in which batch stayed at its floor, against `others` with chat.
 
-    The chat's TTFT was `floor_ttft_seconds` in the held-out minutes, and `ttft_seconds` in those matched with them.
-    Batch held so many slots on average in the two. `cost` is None where the minutes are too few to tell it.
+    The TTFTs are means over minutes of the p95s of ten seconds, so no share of the night's requests came within them:
+    `floor_ttft_seconds` was seen in the held-out minutes, `ttft_seconds` is that and the cost. Batch held so many slots
+    on average in the two. `cost` is None where the minutes are too few to tell it.
     """
 
     held_out: int

@@ -1,9 +1,14 @@
 """How fast batch is on a pool of that capacity, by its curve and by what the chat leaves it: pure."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from scheduler.capacity import PoolCapacity
 from scheduler.curve import Curve
+
+
+def unshared(capacity: PoolCapacity) -> PoolCapacity:
+    """The same where batch never leaves its floor: the chat owns all the rest."""
+    return replace(capacity, protected_interactive=capacity.most_interactive)
 
 
 @dataclass(frozen=True, slots=True)

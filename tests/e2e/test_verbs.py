@@ -129,7 +129,7 @@ class TestHowAWaitingSubmitEnds:
         site.wait_until_called(16)
         (batch,) = batches.newest_first(site.night.database(), 1)
         cancelled = site.night.run("cancel", batch.id, code=0)
-        assert f"{batch.id} is cancelling: 0 of 30 tickets done, withdrawing" in cancelled.err
+        assert f"{batch.id} is cancelling: 0 of 30 tickets done, taking back" in cancelled.err
         assert command.wait() == 5, command.err
         site.engine.thaw()
         rows = site.night.results(batch.id)

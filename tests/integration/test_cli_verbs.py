@@ -197,13 +197,24 @@ class TestSubmit:
         ("arguments", "expected"),
         [
             (["--date", "someday"], '"someday" is not a day: write today, yesterday or a date as YYYY-MM-DD'),
+            (["--date", "2026-02-30"], '"2026-02-30" is not in the calendar: write today, yesterday or a date'),
             (["--deadline", "7"], '"7" is not a time of day: write HH:MM, for example 07:00'),
-            (["--input", "gone.csv"], "gone.csv"),
+            (["--not-before", "25:00"], '"25:00" is not a time of day: write HH:MM, for example 07:00'),
+            (["--deadline", "7", "--dry-run"], '"7" is not a time of day: write HH:MM, for example 07:00'),
+            (["--all", "--date", "2026-11-30"], "--all takes every row, whatever its date: leave --date or --all out."),
+            (["--all", "--date", "today", "--dry-run"], "leave --date or --all out."),
         ],
     )
-    def test_what_cannot_be_changes_nothing(self, here: Here, arguments: list[str], expected: str) -> None:
-        here("submit", *arguments, code=1)
+    def test_a_wrong_value_is_wrong_usage_and_changes_nothing(
+        self, here: Here, arguments: list[str], expected: str
+    ) -> None:
+        here("submit", *arguments, code=2)
         assert expected in here.err.splitlines()[-1]
+        assert here.json("status") == {"data": []}
+
+    def test_a_source_that_is_not_there_changes_nothing(self, here: Here) -> None:
+        here("submit", "--input", "gone.csv", code=1)
+        assert "gone.csv" in here.err.splitlines()[-1]
         assert here.json("status") == {"data": []}
 
     @pytest.mark.parametrize(
@@ -223,6 +234,23 @@ class TestSubmit:
         here("submit", "--date", "2026-11-30", "--wait", code=1)
         assert here.err.startswith("tickets-batch: Redis does not answer")
         assert here.json("status") == {"data": []}
+
+    def test_so_is_a_sink_whose_secret_is_not_there_and_results_say_it_again(
+        self, here: Here, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with Path("tickets-batch.toml").open("a") as settings:
+            settings.write('[sink]\nurl = { env = "WAREHOUSE_URL" }\ntable = "labels"\n')
+        missing = "tickets-batch: the environment variable WAREHOUSE_URL is not set: export it, or change the reference"
+        here("submit", "--date", "2026-11-30", "--wait", code=2)
+        assert here.err == f"{missing}\n"
+        assert here.json("status") == {"data": []}, "nothing was begun"
+        batch_id = here.submit()
+        here("results", batch_id, "--to-sink", code=2)
+        kept = f"no result was written, all are kept: tickets-batch results {batch_id} --to-sink writes them"
+        assert here.err == f"{missing}; {kept}\n"
+        monkeypatch.setenv("WAREHOUSE_URL", "sqlite:///warehouse.db")
+        here("results", batch_id, "--to-sink", code=1)
+        assert here.err.startswith("tickets-batch: sink.url: there is no database file warehouse.db")
 
 
 class TestDryRun:
@@ -307,11 +335,16 @@ class TestControl:
         here("cancel", batch_id, code=1)
         assert here.err == f"tickets-batch: batch {batch_id} is cancelled: nothing to cancel\n"
 
-    def test_cancel_withdraws_what_is_in_flight(self, here: Here, db: Database) -> None:
+    def test_cancel_takes_back_what_workers_hold(self, here: Here, db: Database) -> None:
         batch_id = here.submit()
         claims.claim(db, batch_id, 1, "worker", 15)
         here("cancel", batch_id)
-        assert here.err == f"{batch_id} is cancelling: 0 of 2 tickets done, withdrawing 1 in flight\n"
+        assert here.err == f"{batch_id} is cancelling: 0 of 2 tickets done, taking back 1 that workers hold\n"
+
+    def test_retry_under_a_time_of_day_that_is_none_is_wrong_usage(self, here: Here) -> None:
+        batch_id = here.submit()
+        here("retry", batch_id, "--deadline", "25:00", code=2)
+        assert here.err == 'tickets-batch: "25:00" is not a time of day: write HH:MM, for example 07:00\n'
 
     def test_nothing_to_retry(self, here: Here) -> None:
         here.submit()

@@ -183,13 +183,58 @@ def test_a_pool_of_batchs_own_has_no_chat(here: Here) -> None:
     assert "chat" not in here("--pool", "deep").replace("plan --measure", "")
 
 
+def test_a_blind_pool_is_planned_at_its_floor_and_says_why(here: Here) -> None:
+    """Without a signal batch never leaves its floor: not even without chat is it faster than the floor's slots."""
+    here.store(MEASURED)
+    seen = here.json("--pool", "gpu", "--tickets", "40000", *NIGHT)
+    Path("tickets-batch.toml").write_text(SETTINGS.replace('signal = [{ type = "ledger" }]', ""))
+    planned = here.json("--pool", "gpu", "--tickets", "40000", *NIGHT)
+    (pool,), night = planned["pools"], planned["night"]
+    assert (seen["pools"][0]["is_blind"], pool["is_blind"]) == (False, True)
+    assert pool["tickets_per_hour_at_full"]["value"] == pytest.approx(3600 * MEASURED.tickets_per_second(2))
+    assert pool["tickets_per_hour_at_floor"] == seen["pools"][0]["tickets_per_hour_at_floor"]
+    assert pool["ticket_seconds"]["detail"] == "with 2 in flight"
+    assert pool["peak_chat_requests"] == seen["pools"][0]["peak_chat_requests"]
+    assert night["best"]["seconds"] == pytest.approx(40000 / MEASURED.tickets_per_second(2), rel=0.001)
+    assert night["best"]["latest_start_at"] < seen["night"]["best"]["latest_start_at"]
+    assert "batch stays at its floor on gpu for want of a [[pool.signal]]" in night["detail"]
+    shown = " ".join(here("--pool", "gpu").split())
+    assert "per hour at the floor without chat (measured: 2 in flight, no chat)" in shown
+    assert "the full limit (" not in shown
+    assert "blind no [[pool.signal]] tells of the chat here, so that batch stays at its floor all night" in shown
+    assert "share by slots: once a [[pool.signal]] tells of the chat: a ticket takes" in shown
+
+
+def test_a_blind_pool_beside_one_of_batchs_own_adds_its_floor(here: Here) -> None:
+    """And one that was seen before, whose chat is stored, is no faster for that."""
+    here.store(MEASURED)
+    here.chat(0)
+    Path("tickets-batch.toml").write_text(SETTINGS.replace('signal = [{ type = "ledger" }]', ""))
+    planned = here.json("--pool", "gpu", "--tickets", "1000", *NIGHT)
+    assert planned["night"]["usual"]["seconds"] == planned["night"]["best"]["seconds"]
+    both = here("--tickets", "1000", *NIGHT)
+    assert all(len(line) <= COLUMNS for line in both.splitlines())
+    assert "stays at its floor on gpu" in " ".join(both.split())
+
+
+def test_a_day_of_all_is_wrong_usage(here: Here) -> None:
+    here("--measure", "gpu", "--all", "--date", "today", code=2)
+    assert "--all takes every row, whatever its date: leave --date or --all out." in here.err
+
+
+@pytest.mark.parametrize("option", ["--start", "--deadline"])
+def test_a_time_of_day_that_is_none_is_wrong_usage(here: Here, option: str) -> None:
+    here("--tickets", "9", option, "25:00", code=2)
+    assert here.err == 'tickets-batch: "25:00" is not a time of day: write HH:MM, for example 07:00\n'
+
+
 def test_the_keys_are_stable(here: Here) -> None:
     here.store(MEASURED)
     planned = here.json("--tickets", "1000", *NIGHT)
     assert list(planned) == ["at", "pools", "night"]
     for pool in planned["pools"]:
         assert list(pool) == [
-            *("pool", "model", "is_dedicated", "ttft_target_seconds", "basis"),
+            *("pool", "model", "is_dedicated", "is_blind", "ttft_target_seconds", "basis"),
             *("ticket_seconds", "tickets_per_hour_at_floor", "tickets_per_hour_at_full"),
             *("peak_chat_requests", "people_chatting", "knee", "cost_per_ticket", "advice", "curve"),
         ]

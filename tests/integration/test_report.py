@@ -18,8 +18,9 @@ import pytest
 from sqlalchemy import func, select
 
 from jobs.export import write_results
-from jobs.store import batches, results, samples
+from jobs.store import batches, events, results, samples
 from jobs.store.database import Database
+from jobs.store.events import EventKind
 from jobs.tables import attempts, jobs, load_samples
 from jobs.tables import results as results_table
 from scheduler.limit import Rule
@@ -136,6 +137,16 @@ class TestFigures:
             assert receipt_in_words(told)[0].endswith(f"nothing was recorded of it, {why}")
 
 
+def changes(db: Database, clock: ManualClock, since: datetime, count: int, *, reason: str, pool: str = "gpu") -> None:
+    """So many changes of what batch has of a pool, ten seconds after each other; the clock is set back then."""
+    now = clock.instant
+    for place in range(count):
+        clock.instant = since + timedelta(seconds=10 * place)
+        came_from, to = ("open", "floor") if place % 2 == 0 else ("floor", "open")
+        events.record(db, EventKind.LIMIT, pool=pool, **{"from": came_from, "to": to, "reason": reason})
+    clock.instant = now
+
+
 @on_sqlite
 class TestPage:
     @pytest.fixture
@@ -177,7 +188,42 @@ class TestPage:
             assert f'<th scope="row">{name}</th><td>{counts[name]:,}</td>' in text
         for sentence in (*receipt_in_words(told), *price_in_words(told)):
             assert sentence in text
-        assert '<th scope="row">2026-11-30 23:10 Europe/Berlin</th><td>pace: at risk</td>' in text
+        happened = '<th scope="row">2026-11-30 23:10:00 Europe/Berlin</th><td>pace on track -> at risk</td>'
+        assert happened in text
+
+    def test_what_happened_tells_when_batch_was_pulled_back_and_why(
+        self, store: Database, store_clock: ManualClock
+    ) -> None:
+        batch_id = reported_night(store, store_clock, tickets=20, hours=1.0)
+        changes(store, store_clock, START - timedelta(minutes=5), 1, reason="before the night")
+        changes(store, store_clock, START + timedelta(minutes=20), 2, reason="headroom: chat holds 9 of 20 slots")
+        changes(store, store_clock, START + timedelta(minutes=20), 1, pool="other", reason="of another pool")
+        changes(store, store_clock, START + timedelta(hours=2), 1, reason="after the night")
+        told = figures_of(store, batch_id)
+        text = unescape(page(told))
+        for instant, moved in (("23:20:00", "open -> floor"), ("23:20:10", "floor -> open")):
+            said = f"pool gpu: {moved}, headroom: chat holds 9 of 20 slots"
+            assert f'<th scope="row">2026-11-30 {instant} Europe/Berlin</th><td>{said}</td>' in text
+        for elsewhere in ("before the night", "of another pool", "after the night", "shown are the"):
+            assert elsewhere not in text
+        printed = told.as_json()
+        assert printed["pools"][0]["changes"] == 2
+        assert [one["detail"]["to"] for one in printed["events"] if one["pool"] == "gpu"] == ["floor", "open"]
+        assert text.index("pace on track -> at risk") < text.index("open -> floor")  # in order with the batch's own
+
+    def test_of_hundreds_of_changes_those_that_lasted_longest_are_shown(
+        self, store: Database, store_clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("tickets_batch.report.pool_changes.FIRST_LOOK", 7)  # it looks further back by itself
+        batch_id = reported_night(store, store_clock, tickets=20, hours=1.0)
+        changes(store, store_clock, START + timedelta(minutes=1), 1, reason="for half an hour")
+        changes(store, store_clock, START + timedelta(minutes=31), 102, reason="for seconds")
+        told = figures_of(store, batch_id)
+        text = unescape(page(told))
+        assert "What batch had of pool gpu changed 103 times; shown are the 40 changes whose state lasted" in text
+        assert text.count("<td>pool gpu: ") == 40
+        assert "for half an hour" in text
+        assert told.as_json()["pools"][0]["changes"] == 103
 
     def test_labels_in_any_script_and_with_any_sign_are_shown_as_they_are(self, told: Figures) -> None:
         text = page(told)
@@ -190,7 +236,7 @@ class TestPage:
     def test_the_receipt_comes_first(self, told: Figures) -> None:
         text = page(told)
         assert text.index('class="receipt"') < text.index("<table") < text.index("<svg")
-        assert re.search(r"95% interval −?\d+\.\d\d to −?\d+\.\d\d s", receipt_in_words(told)[0])
+        assert re.search(r"95% interval −?[\d.]+ m?s to −?[\d.]+ m?s\)", receipt_in_words(told)[0])
 
 
 @on_sqlite

@@ -269,13 +269,37 @@ class TestTheEngine:
     ],
 )
 def test_a_fault_is_told_in_one_line(here: Here, arguments: list[str], words: str) -> None:
-    assert words in here.fault(*arguments, code=1 if "stored" in words or "time of day" in words else 2)
+    assert words in here.fault(*arguments, code=1 if "stored" in words else 2)
 
 
-def test_a_pool_without_a_signal_is_told_to_be_worse_off_in_a_real_night(here: Here) -> None:
-    Path("tickets-batch.toml").write_text(SETTINGS.replace('signal = [{ type = "ledger" }]', ""))
-    here("--tickets", "9", "--chat", "none")
-    assert here.err.startswith("pool gpu has no signal: a real night is blind to the chat there")
+def test_a_pool_without_a_signal_stays_at_its_floor_as_in_a_real_night(here: Here) -> None:
+    asked = ("--tickets", "400", "--chat", "none", "--start", "22:00")
+    seen = here.json(*asked)
+    Path("tickets-batch.toml").write_text(
+        SETTINGS.replace('signal = [{ type = "ledger" }]', "") + "[scheduler]\nholdout = 0.5\n"
+    )
+    shown = here(*asked, "-o", "night.jsonl")
+    assert here.err.startswith("pool gpu has no signal: batch is blind to the chat there, and stays at its floor")
+    assert "at the floor (100% of the time); the rule that bound: blind 100%" in shown
+    rows = [json.loads(line) for line in Path("night.jsonl").read_text().splitlines()]
+    assert {(row["reason"], row["limit_slots"], row["is_at_floor"]) for row in rows} == {("blind", 2, True)}
+    blind = here.json(*asked)
+    assert list(blind["rule_seconds"]) == ["blind"]
+    assert blind["floor_seconds"] == blind["rule_seconds"]["blind"]
+    assert blind["rate_per_second"] < seen["rate_per_second"] / 2
+
+
+def test_a_value_by_which_a_blind_pool_becomes_batchs_own_is_played_as_such(here: Here) -> None:
+    blind = SETTINGS.replace('signal = [{ type = "ledger" }]', "").replace(
+        "interactive = { slots = 8, tokens = 48000 }, batch = { slots = 2, tokens = 12000 }",
+        "batch = { slots = 2, tokens = 120000 }",
+    )
+    Path("tickets-batch.toml").write_text(blind)
+    swept = here.json("--tickets", "400", "--chat", "none", "--sweep", "protected.batch.slots=2,20")
+    assert [list(one["rule_seconds"]) for one in swept["data"]] == [["blind"], ["dedicated"]]
+
+
+def test_a_pool_of_batchs_own_needs_no_signal(here: Here) -> None:
     here("--tickets", "9", "--chat", "none", "--pool", "deep")
     assert here.err == "playing 1 night of 9 tickets in virtual time ...\n"
 

@@ -1,5 +1,6 @@
 """The frame of the command: help everywhere, one line for every fault, exit codes, and nothing loaded in vain."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -194,12 +195,28 @@ class TestExitCodes:
 
 
 class TestOutput:
-    def test_a_reader_that_goes_away_is_nothing_to_talk_about(self) -> None:
+    @pytest.mark.parametrize("arguments", [["-h"], ["status"], ["status", "--json"], ["doctor"], ["doctor", "--json"]])
+    def test_a_reader_that_goes_away_is_no_fault_but_as_sigpipe_would_end_it(self, arguments: list[str]) -> None:
         read, write = os.pipe()
         os.close(read)
-        done = subprocess.run([*COMMAND, "-h"], stdout=write, stderr=subprocess.PIPE, check=False)
+        done = subprocess.run([*COMMAND, *arguments], stdout=write, stderr=subprocess.PIPE, check=False)
         os.close(write)
-        assert (done.returncode, done.stderr) == (1, b"")
+        assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
+
+    def test_the_same_where_it_goes_away_while_the_verb_writes(
+        self, capsys: pytest.CaptureFixture[str], with_verb: Callable[[Callable[[], Any]], None]
+    ) -> None:
+        with_verb(raising(BrokenPipeError(errno.EPIPE, "Broken pipe")))
+        assert run(["try"]) == 128 + signal.SIGPIPE
+        assert capsys.readouterr() == ("", "")
+
+    def test_an_end_that_a_verb_asks_for_itself_is_its_own(
+        self, with_verb: Callable[[Callable[[], Any]], None]
+    ) -> None:
+        with_verb(raising(SystemExit(1)))
+        with pytest.raises(SystemExit) as exit_:
+            run(["try"])
+        assert exit_.value.code == 1
 
     def test_output_that_cannot_be_written_is_one_line(self) -> None:
         with open("/dev/full", "w") as full:

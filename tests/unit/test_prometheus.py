@@ -107,6 +107,22 @@ def test_prometheus_s_own_checker_agrees(words: tuple[str, ...]) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+# A target that is found by name is gone when its service is stopped: nothing is left that is 0.
+WHEN_GONE = {
+    "tickets-batch-scheduler": ("TicketsBatchNoScheduler", "absent(tickets_batch_scheduler_leads == 1)"),
+    "tickets-batch-worker": ("TicketsBatchNoWorker", "tickets_batch_scheduler_workers == 0 "),  # the scheduler counts
+    "tickets-batch-gateway": ("TicketsBatchNoGateway", 'absent(up{job="tickets-batch-gateway"} == 1)'),
+}
+
+
+def test_every_service_that_is_gone_altogether_has_a_rule() -> None:
+    expressions = {rule["alert"]: rule["expr"] for rule in rules()}
+    jobs = [job["job_name"] for job in read(DEPLOY / "prometheus.yml")["scrape_configs"]]
+    for job in jobs:
+        alert, begins = WHEN_GONE[job]
+        assert expressions[alert].startswith(begins)
+
+
 def test_prometheus_asks_each_service_at_its_port() -> None:
     jobs = {job["job_name"]: job["dns_sd_configs"] for job in read(DEPLOY / "prometheus.yml")["scrape_configs"]}
     assert {job: (where["names"], where["port"]) for job, (where,) in jobs.items()} == {

@@ -316,8 +316,11 @@ class TestWhatIsRefused:
         assert [line.split()[1] for line in said] == ["timezone", "deadline", "hom"]
 
     def test_labels_as_a_list_are_explained(self) -> None:
-        said = refusal('[classification]\nlabels = ["a", "b"]')
-        assert said.startswith("tickets-batch.toml: classification.labels: write at least two labels, each with what")
+        said = refusal('[classification]\nlabels = ["billing", "shipping"]')
+        assert said == (
+            'tickets-batch.toml: classification.labels: write a table of at least two, label = "description": '
+            '{ billing = "charges", shipping = "parcels" }'
+        )
 
     def test_a_long_value_is_cut(self) -> None:
         assert len(refusal(f'deadline = "{"7" * 5000}"')) < 200

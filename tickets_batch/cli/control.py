@@ -19,8 +19,8 @@ def cancel_command(call: Call, batch: str) -> None:
         batch_id = batches.resolve(db, batch)
         moves.cancel(db, batch_id)
         now = batches.get(db, batch_id)
-    in_flight = f", withdrawing {now.running:,} in flight" if now.running else ""
-    _tell(f"{batch_id} is {now.state}: {now.succeeded:,} of {counted(now.total, 'ticket')} done{in_flight}")
+    held = f", taking back {now.running:,} that workers hold" if now.running else ""
+    _tell(f"{batch_id} is {now.state}: {now.succeeded:,} of {counted(now.total, 'ticket')} done{held}")
 
 
 @verb(epilog=BATCH_WORDS)

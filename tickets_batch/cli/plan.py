@@ -20,10 +20,12 @@ from scheduler.simulation.engine.profile import EngineProfile
 from scheduler.simulation.fitted import DEFAULT_LENGTHS, played
 from scheduler.usual import UsualLoad
 from tickets_batch.cli import exit_codes
+from tickets_batch.cli.blind import is_blind
 from tickets_batch.cli.database import is_missing, opened
 from tickets_batch.cli.frame import Call, verb
 from tickets_batch.cli.intent import require_pool
 from tickets_batch.cli.plan_text import plan_as_json, plan_in_words
+from tickets_batch.cli.rows import refuse_day_of_all
 from tickets_batch.cli.times import deadline_from, shown_instant
 from tickets_batch.errors import SettingsError
 from tickets_batch.settings import Pool, Settings
@@ -78,6 +80,7 @@ def plan_command(
     The numbers come from the pool's last measurement. --measure POOL makes one: it sends tickets of the source to the
     real endpoint, more and more at a time, stops at once when chat comes, and proposes `capacity` and `protected`.
     """
+    refuse_day_of_all(click.get_current_context())
     settings = call.settings(model=model, labels=labels)
     require_pool(settings)
     if measured is not None:
@@ -120,6 +123,7 @@ def planned_pools(
             hours=SharedHours.of(pool.shared_hours, settings.zone),
             usual=UsualLoad.of(loads.get(pool.name, ()), settings.zone),
             cost_per_hour=pool.cost_per_hour,
+            is_blind=is_blind(pool),
         )
         for pool in pools
     ]

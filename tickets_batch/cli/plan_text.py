@@ -42,8 +42,15 @@ def _pool_in_words(pool: PlannedPool, night: Night | None) -> Iterator[str]:
     if pool.capacity.is_dedicated:
         yield fact("tickets", _per_hour(pool.tickets_per_hour_at_full, "all of the pool"))
     else:
-        yield fact("tickets", _per_hour(pool.tickets_per_hour_at_full, "the full limit"))
+        most = "the floor without chat" if pool.is_blind else "the full limit"
+        yield fact("tickets", _per_hour(pool.tickets_per_hour_at_full, most))
         yield fact("", _per_hour(pool.tickets_per_hour_at_floor, "the floor"))
+    if pool.is_blind:
+        yield fact(
+            "blind",
+            "no [[pool.signal]] tells of the chat here, so that batch stays at its floor all night: every number "
+            "counts with that",
+        )
     peak, people = pool.peak_chat_requests, pool.people_chatting
     if peak is not None and people is not None:
         yield fact("chat", f"{counted(round(peak.value), 'request')} at a time {_origin(peak)}")
@@ -85,6 +92,9 @@ def _chats(night: Night) -> list[Chat]:
 def _night_origin(night: Night) -> str:
     origins = ", ".join(dict.fromkeys(f"{pool.name} {pool.basis.origin}" for pool in night.pools))
     words = f"{origins}; tickets are assumed to be like those"
+    blind = [pool.name for pool in night.pools if pool.is_blind]
+    if blind:
+        words += f"; batch stays at its floor on {', '.join(blind)} for want of a [[pool.signal]]"
     if Chat.FULL not in _chats(night):
         return f"{words}; no chat goes to a pool of batch's own"
     if night.knows_chat:
@@ -118,6 +128,7 @@ def _pool_as_json(pool: PlannedPool, night: Night | None) -> dict[str, Any]:
         "pool": pool.name,
         "model": pool.model,
         "is_dedicated": pool.capacity.is_dedicated,
+        "is_blind": pool.is_blind,
         "ttft_target_seconds": pool.ttft_target_seconds,
         "basis": {"origin": pool.basis.origin, "detail": pool.basis.detail},
         **{name: asdict(figure) if figure else None for name, figure in figures.items()},

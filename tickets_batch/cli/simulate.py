@@ -12,9 +12,9 @@ from jobs.days import next_occurrence
 from jobs.store import batches
 from jobs.store.batches import Batch
 from jobs.store.database import Database
-from scheduler.pools import capacity_of
 from scheduler.simulation.shapes import SHAPES, Arrival
 from tickets_batch.cli import exit_codes
+from tickets_batch.cli.blind import is_blind
 from tickets_batch.cli.database import is_missing, opened
 from tickets_batch.cli.frame import Call, verb
 from tickets_batch.cli.intent import require_pool
@@ -119,8 +119,12 @@ def simulate_command(
     require_pool(settings)
     asked = Asked(pool, tickets, lengths, chat, replay, start, deadline, seed)
     prepared = _prepared(settings, asked)
-    if remark := _remark(settings, prepared.night.site.name):
-        click.echo(remark, err=True)
+    if prepared.is_blind:
+        click.echo(
+            f"pool {prepared.night.site.name} has no signal: batch is blind to the chat there, and stays at its floor "
+            "all night, as it would in a real one; add a [[pool.signal]]",
+            err=True,
+        )
     if sweep is not None:
         _sweep(settings, prepared, sweep, wants_json)
         return exit_codes.COMPLETED
@@ -135,20 +139,13 @@ def simulate_command(
     return exit_codes.COMPLETED
 
 
-def _remark(settings: Settings, name: str) -> str | None:
-    """What is better here than it would be in a real night."""
-    pool = next(pool for pool in settings.pool if pool.name == name)
-    if pool.signal or capacity_of(pool).is_dedicated:
-        return None
-    return (
-        f"pool {name} has no signal: a real night is blind to the chat there, and stays at its floor; this one is not"
-    )
-
-
 def _sweep(settings: Settings, prepared: Prepared, sweep: str, wants_json: bool) -> None:
     pool = next(pool for pool in settings.pool if pool.name == prepared.night.site.name)
     key, pools = swept(pool, sweep)
-    nights = [replace(prepared, night=under(prepared.night, changed, settings)) for _, changed in pools]
+    nights = [
+        replace(prepared, night=under(prepared.night, changed, settings), is_blind=is_blind(changed))
+        for _, changed in pools
+    ]
     found = list(zip((value for value, _ in pools), play(nights), strict=True))
     if wants_json:
         click.echo(
@@ -180,7 +177,7 @@ def _prepared(settings: Settings, asked: Asked) -> Prepared:
         chat, chat_origin = _chat(settings, asked, pool, engine, db, batch, starts_at, seconds)
         tickets = Tickets.of(settings, _count(asked, batch), asked.lengths, engine, batch, asked.seed)
     night = night_of(pool, settings, engine, tickets.tickets, chat, starts_at, deadline_at, asked.seed)
-    return Prepared(night, engine, tickets, chat_origin, deadline_at)
+    return Prepared(night, engine, tickets, chat_origin, deadline_at, is_blind(pool))
 
 
 def _batch(db: Database | None, replay: str | None) -> Batch | None:

@@ -12,6 +12,7 @@ from jobs.store import curves, samples
 from jobs.store.batches import Batch
 from jobs.store.database import Database
 from jobs.store.samples import LoadSample
+from scheduler.capacity import PoolCapacity
 from scheduler.curve import Curve, UnreadableCurve
 from scheduler.hours import SharedHours
 from scheduler.pools import capacity_of
@@ -23,6 +24,8 @@ from scheduler.simulation.shapes import SHAPES, Arrival
 from scheduler.simulation.site import Site
 from scheduler.simulation.tickets import Ticket, of_mean_lengths
 from scheduler.simulation.trace import Trace, TraceUnreadable
+from scheduler.speed import unshared
+from tickets_batch.cli.blind import is_blind
 from tickets_batch.cli.times import shown_instant
 from tickets_batch.errors import SettingsError, UserError
 from tickets_batch.progress import duration
@@ -106,7 +109,7 @@ def site_of(pool: Pool, settings: Settings, engine: Engine) -> Site:
         pool.name,
         engine.profile,
         1,
-        capacity_of(pool),
+        _reachable(pool),
         _chat_scale(engine.profile),
         pool.ttft_target_seconds,
         settings.gateway.wait_ms / 1000,
@@ -139,7 +142,7 @@ def night_of(
 
 def under(night: Night, pool: Pool, settings: Settings) -> Night:
     """The same night, its engine and its chat, in a pool of other settings."""
-    site = replace(night.site, capacity=capacity_of(pool), ttft_target_seconds=pool.ttft_target_seconds)
+    site = replace(night.site, capacity=_reachable(pool), ttft_target_seconds=pool.ttft_target_seconds)
     return replace(night, site=site, hours=SharedHours.of(pool.shared_hours, settings.zone))
 
 
@@ -175,6 +178,12 @@ def chat_of_night(
     if trace is None:
         return [], f"nobody chatted during {batch.id}"
     return _laps(trace, seconds, seed), f"as stored of {batch.id}{_again(trace, seconds)}"
+
+
+def _reachable(pool: Pool) -> PoolCapacity:
+    """The capacity by which a night in this pool goes: blind, batch never gets anything of what is shared."""
+    capacity = capacity_of(pool)
+    return unshared(capacity) if is_blind(pool) else capacity
 
 
 def _with_room(profile: EngineProfile, pool: Pool) -> EngineProfile:

@@ -5,14 +5,15 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from multiprocessing import get_context
 from multiprocessing.sharedctypes import Synchronized
 
 import click
 
-from scheduler.simulation.night import Night, Row
+from scheduler.limit import Rule
+from scheduler.simulation.night import Night, Outcome, Row
 from scheduler.simulation.paced import play_paced
 from tickets_batch.cli.simulate_inputs import Engine, Tickets
 from tickets_batch.cli.simulate_text import Played
@@ -26,17 +27,28 @@ _tickets_done: "Synchronized[int]"  # in a process that plays: of all of them to
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A night that can be played, in another process too."""
+    """A night that can be played, in another process too.
+
+    `is_blind`: in a real one nothing would tell of the chat, so nothing of its pool is shared here.
+    """
 
     night: Night
     engine: Engine
     tickets: Tickets
     chat_origin: str
     deadline_at: datetime | None
+    is_blind: bool = False
 
     def played(self, on_row: Callable[[Row], None] | None = None) -> Played:
         outcome, told = play_paced(self.night, on_row)
+        outcome = _blind(outcome) if self.is_blind else outcome
         return Played(self.night, outcome, told, self.engine, self.tickets, self.chat_origin, self.deadline_at)
+
+
+def _blind(outcome: Outcome) -> Outcome:
+    """The rule that binds in a blind pool, whatever would have bound in one with nothing to share."""
+    rows = tuple(replace(row, rule=Rule.BLIND) for row in outcome.rows)
+    return replace(outcome, rows=rows, rule_seconds={Rule.BLIND: sum(outcome.rule_seconds.values())})
 
 
 def play(nights: Sequence[Prepared]) -> list[Played]:

@@ -17,6 +17,7 @@ from tickets_batch.cli.intent import Intent, Options
 from tickets_batch.cli.kept import kept_in_words
 from tickets_batch.cli.ledgers import Ledgers, capacities
 from tickets_batch.cli.prospect import Prospect
+from tickets_batch.cli.rows import refuse_day_of_all
 from tickets_batch.cli.times import shown_instant
 from tickets_batch.cli.view import as_json
 from tickets_batch.errors import UserError
@@ -63,6 +64,7 @@ def submit_command(
     With --wait the exit code says how it ended: 0 completed, 3 some tickets failed, 4 deadline passed, 5 cancelled,
     6 blocked.
     """
+    refuse_day_of_all(click.get_current_context())
     settings = call.settings(model=model, labels=labels)
     asked = Options(**options)
     if dry_run:

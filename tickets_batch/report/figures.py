@@ -19,6 +19,7 @@ from scheduler.hindsight import Judged
 from tickets_batch.cli.prospect import Prospect
 from tickets_batch.cli.times import iso
 from tickets_batch.cli.view import COUNTS
+from tickets_batch.report.pool_changes import PoolChanges
 from tickets_batch.report.pool_night import MOST_STEPS, PoolNight
 from tickets_batch.settings import Settings
 
@@ -67,7 +68,10 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The night from `began_at` to `ended_at`, which is now where it is not yet over."""
+    """The night from `began_at` to `ended_at`, which is now where it is not yet over.
+
+    `events` are the batch's last ones and those shown of its pools' changes, in order.
+    """
 
     batch: Batch
     began_at: datetime
@@ -79,6 +83,7 @@ class Figures:
     forecasts: Foretold
     forecast_errors: tuple[Judged, ...]
     events: tuple[Event, ...]
+    pool_changes: tuple[PoolChanges, ...]
     cost: Cost
 
     @classmethod
@@ -93,6 +98,8 @@ class Figures:
             PoolNight.of(name, samples.between(db, name, began_at, until), began_at, ended_at, known.get(name))
             for name in batch.pools
         )
+        changes = tuple(PoolChanges.of(db, name, began_at, ended_at) for name in batch.pools)
+        happened = [*events.recent(db, batch_id, SHOWN_EVENTS), *(event for pool in changes for event in pool.shown)]
         tally = _Tally(results.stream(db, batch_id))
         return cls(
             batch=batch,
@@ -104,7 +111,8 @@ class Figures:
             failures=_most_first(tally.failures),
             forecasts=Foretold.of(forecasts.of_batch(db, batch_id)),
             forecast_errors=Prospect.of(db, batch).judged,
-            events=tuple(sorted(events.recent(db, batch_id, SHOWN_EVENTS), key=lambda event: event.at)),
+            events=tuple(sorted(happened, key=lambda event: event.at)),
+            pool_changes=changes,
             cost=_cost(pools),
         )
 
@@ -133,11 +141,19 @@ class Figures:
             "cost": asdict(self.cost),
             "labels": dict(self.labels),
             "failures": dict(self.failures),
-            "pools": [pool.as_json() for pool in self.pools],
+            "pools": [
+                {**pool.as_json(), "changes": changes.count}
+                for pool, changes in zip(self.pools, self.pool_changes, strict=True)
+            ],
             "progress": plain(asdict(self.progress)),
             "forecasts": plain(asdict(self.forecasts)),
             "forecast_errors": plain([asdict(judged) for judged in self.forecast_errors]),
-            "events": plain([{"at": event.at, "kind": event.kind, "detail": event.detail} for event in self.events]),
+            "events": plain(
+                [
+                    {"at": event.at, "kind": event.kind, "pool": event.pool, "detail": event.detail}
+                    for event in self.events
+                ]
+            ),
         }
 
 

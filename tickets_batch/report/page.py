@@ -6,11 +6,12 @@ from html import escape
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from tickets_batch.cli.live.event_text import event_in_words
 from tickets_batch.cli.times import shown_instant
 from tickets_batch.progress import duration
 from tickets_batch.report.figures import Figures
 from tickets_batch.report.plots import Plot, plots
-from tickets_batch.report.words import price_in_words, receipt_in_words, undrawn_in_words
+from tickets_batch.report.words import left_out_in_words, price_in_words, receipt_in_words, undrawn_in_words
 from tickets_batch.words import counted
 
 STYLE = """
@@ -44,6 +45,7 @@ def page(figures: Figures) -> str:
             *(_figure(plot) for plot in plots(figures)),
             *(f'<p class="quiet">{escape(sentence)}</p>' for sentence in undrawn_in_words(figures)),
             "<h2>What happened</h2>",
+            *(f'<p class="quiet">{escape(sentence)}</p>' for sentence in left_out_in_words(figures)),
             _table(_events(figures)),
             "</body></html>\n",
         ]
@@ -90,13 +92,7 @@ def _facts(figures: Figures) -> Iterator[tuple[str, str]]:
 def _events(figures: Figures) -> Iterator[tuple[str, str]]:
     zone = ZoneInfo(figures.batch.zone)
     for event in figures.events:
-        detail = event.detail
-        told = (
-            detail.get("to")
-            or detail.get("why")
-            or ", ".join(f"{value:,} {name}" for name, value in detail.items() if isinstance(value, int) and value)
-        )
-        yield shown_instant(event.at, zone), f"{event.kind}: {told}".replace("_", " ") if told else event.kind
+        yield f"{event.at.astimezone(zone):%Y-%m-%d %H:%M:%S} {zone.key}", event_in_words(event)
 
 
 def _instant(instant: datetime | None, zone: ZoneInfo) -> str:

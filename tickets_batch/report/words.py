@@ -8,6 +8,8 @@ from tickets_batch.report.figures import Figures
 from tickets_batch.report.pool_night import LEAST_DRAWN, PoolNight
 from tickets_batch.words import counted
 
+SMALL_SECONDS = 0.01
+
 
 def receipt_in_words(figures: Figures) -> list[str]:
     """One sentence for each pool."""
@@ -35,9 +37,11 @@ def pool_in_words(pool: PoolNight) -> str:
         return f"What the batch cost the chat {on} cannot be told: {_lacks(pool)}."
     cost = receipt.cost
     return (
-        f"{_verdict(cost, on)}: 19 in 20 first tokens came within {_seconds(receipt.ttft_seconds)} where it could "
-        f"borrow, and within {_seconds(receipt.floor_ttft_seconds)} in the {receipt.held_out} minutes in which it was "
-        f"held at its floor by chance, compared with {receipt.others:,} others of a like chat."
+        f"{_verdict(cost, on)}: in the {receipt.held_out} minutes in which it was held at its floor by chance, the "
+        f"mean of the ten-second p95s of the chat's first tokens was {_length(receipt.floor_ttft_seconds)}; with that "
+        f"cost, told by {receipt.others:,} others of a like chat, it comes to {_length(receipt.ttft_seconds)}. "
+        f"A cost under {_length(cost.least_told_seconds)} could not have been told from chance; what the floor itself "
+        "costs is not in it."
     )
 
 
@@ -47,6 +51,16 @@ def undrawn_in_words(figures: Figures) -> list[str]:
         f"Of pool {pool.name} there are no curves: {_why_unseen(pool)}."
         for pool in figures.pools
         if not pool.curves.can_be_drawn
+    ]
+
+
+def left_out_in_words(figures: Figures) -> list[str]:
+    """Of which pools not every change is among the events."""
+    return [
+        f"What batch had of pool {pool.pool} changed {pool.count:,} times; shown are the {len(pool.shown)} changes "
+        "whose state lasted longest."
+        for pool in figures.pool_changes
+        if len(pool.shown) < pool.count
     ]
 
 
@@ -60,13 +74,13 @@ def _why_unseen(pool: PoolNight) -> str:
 
 
 def _verdict(cost: Cost, on: str) -> str:
-    between = f"{CONFIDENCE:.0%} interval {_signed(cost.low_seconds)} to {_signed(cost.high_seconds)} s"
+    between = f"{CONFIDENCE:.0%} interval {_length(cost.low_seconds)} to {_length(cost.high_seconds)}"
     if cost.low_seconds > 0:
-        return f"The batch cost the chat {cost.seconds:.2f} s to the first token {on} ({between})"
+        return f"The batch cost the chat {_length(cost.seconds)} to the first token {on} ({between})"
     if cost.high_seconds < 0:
-        return f"Beside the batch the chat waited {-cost.seconds:.2f} s less for its first token {on} ({between})"
+        return f"Beside the batch the chat waited {_length(-cost.seconds)} less for its first token {on} ({between})"
     return (
-        f"The batch cost the chat {on} nothing that can be told from chance ({_signed(cost.seconds)} s to the first "
+        f"The batch cost the chat {on} nothing that can be told from chance ({_length(cost.seconds)} to the first "
         f"token, {between})"
     )
 
@@ -90,9 +104,10 @@ def _floors(figures: Figures) -> Iterator[str]:
             yield f"The batch was at its floor on pool {pool.name} for {at_floor} of {seen}."
 
 
-def _seconds(seconds: float | None) -> str:
-    return "?" if seconds is None else f"{seconds:.2f} s"
-
-
-def _signed(seconds: float) -> str:
-    return f"{round(seconds, 2) + 0.0:.2f}".replace("-", "−")
+def _length(seconds: float | None) -> str:
+    """In hundredths of a second; what is less than one of them, in milliseconds."""
+    if seconds is None:
+        return "?"
+    if abs(seconds) >= SMALL_SECONDS:
+        return f"{seconds:.2f} s".replace("-", "−")
+    return f"{round(1000 * seconds, 2) + 0.0:.2g} ms".replace("-", "−")

@@ -21,7 +21,7 @@ class Classification(Section):
     labels: Annotated[
         dict[str, str],
         Field(min_length=2, description="the labels, each with what it means"),
-        Accepts('write at least two labels, each with what it means: { billing = "charges", ... }'),
+        Accepts('write a table of at least two, label = "description": { billing = "charges", shipping = "parcels" }'),
     ]
     instructions: Annotated[str, Field(description="what the model is told before the labels")] = (
         "You sort support tickets."
