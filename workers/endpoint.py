@@ -7,6 +7,7 @@ from scheduler.estimate import TokenEstimator
 from scheduler.permit import Ask
 from tickets_batch.settings import Pool
 from workers.client import ModelClient
+from workers.cutting import Cutting
 from workers.gate import Gate
 from workers.health import EndpointHealth
 
@@ -23,6 +24,7 @@ class Endpoint:
     health: EndpointHealth = field(default_factory=EndpointHealth)
     estimator: TokenEstimator = field(default_factory=TokenEstimator)
     durations: DurationEstimator = field(default_factory=DurationEstimator)
+    cutting: Cutting = field(default_factory=Cutting)
     _whole_in_a_row: int = 0
 
     @property

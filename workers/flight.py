@@ -118,7 +118,15 @@ class Flight:
         if usage is None or usage.prompt_tokens < 1:
             return
         if not self.job.truncated:
-            self.endpoint.estimator.learn(self.brief.prompt_bytes(self.job), ask.prompt_tokens, usage.prompt_tokens)
+            size = self.brief.prompt_bytes(self.job)
+            self.endpoint.estimator.learn(size, ask.prompt_tokens, usage.prompt_tokens)
+            if self.endpoint.cutting.heard(size, usage.prompt_tokens):
+                log.warning(
+                    "pool %s: the engine counts no prompt as more than %d tokens, whatever its size: it seems to cut "
+                    "longer ones, whose labels are then of their remains; raise its context length (Ollama: num_ctx)",
+                    self.endpoint.pool.name,
+                    self.endpoint.cutting.most_tokens,
+                )
         if is_answer:
             self.endpoint.durations.learn(
                 usage.prompt_tokens,

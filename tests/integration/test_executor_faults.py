@@ -1,6 +1,7 @@
 """Faults of the executor's own and of what it is given: nothing is held for ever, nothing else suffers."""
 
 import asyncio
+import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -21,6 +22,7 @@ from scheduler.simulation.engine.profile import EngineProfile
 from tests.engine.process import EngineThread
 from tests.support import store
 from tests.support.aftermath import aftermath
+from tests.support.canned import CannedServer, whole
 from tests.support.shift import Shift, at_work, play, submit
 from tests.support.valkey import ValkeyServer
 from tests.support.wait import wait_until, wait_until_async
@@ -181,3 +183,25 @@ def test_after_a_batch_was_purged_under_a_worker_s_hands_the_next_can_be_cancell
         await driving
 
     play(scene)
+
+
+def test_an_engine_that_cuts_long_prompts_is_told_of_once(
+    database: Database, valkey: ValkeyServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As Ollama does beyond its `num_ctx`: it answers, and its usage is all that shows it."""
+    chosen = {"index": 0, "delta": {"content": json.dumps({"label": "billing"})}, "finish_reason": "stop"}
+    usage = {"prompt_tokens": 512, "completion_tokens": 8, "total_tokens": 520}
+    events = [{"choices": [chosen]}, {"choices": [], "usage": usage}]
+    stream = "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
+
+    async def scene() -> None:
+        async with CannedServer(whole(200, stream.encode(), "text/event-stream")) as server:
+            texts = ["Where is it? " * 150 * (1 + number % 4) for number in range(20)]
+            async with at_work(database, valkey, server.base_url, texts) as shift:
+                await shift.finish()
+                assert shift.batch().succeeded == 20
+
+    play(scene)
+    said = [record.getMessage() for record in caplog.records if "cut" in record.getMessage()]
+    assert len(said) == 1
+    assert said[0].startswith("pool gpu: the engine counts no prompt as more than 512 tokens")
