@@ -30,11 +30,11 @@ from tests.engine.log import decode
 from tests.engine.process import EngineProcess, EngineThread
 from tests.support.aftermath import aftermath, answered, symptoms
 from tests.support.databases import PostgreSQL
+from tests.support.promise import UNFLUSHED
 from tests.support.shift import POOL, SPEC, Shift, at_work, play, pool_settings, with_spec
 from tests.support.skipping import RunningClock
 from tests.support.valkey import ValkeyServer
 from tests.support.wait import wait_until_async
-from workers.executor import UNWRITTEN
 from workers.health import EndpointHealth
 
 pytest_plugins = ["tests.support.skipping_fixtures"]
@@ -354,7 +354,7 @@ def test_a_database_that_is_stopped_and_started_again_costs_no_answer(
                 await is_idle(shift)
                 unwritten = len(engine.log())
                 await asyncio.to_thread(restarted.start)
-                assert unwritten - shift.batch().succeeded <= UNWRITTEN + SLOTS
+                assert unwritten - shift.batch().succeeded <= UNFLUSHED + SLOTS
                 assert unwritten < len(texts)
             assert_all_answered_once(shift, engine, texts)
             assert set(aftermath(database, shift.batch_id).spent) == {1}
