@@ -44,6 +44,7 @@ class Door:
         self._wait_seconds = wait_seconds
         self._inside: dict[str, Permit] = {}
         self._owed: deque[Permit] = deque(maxlen=MOST_OWED)
+        self._untold: dict[str, Permit] = {}  # inside, have their first token, which Redis was not there to hear of
         self._turn = asyncio.Lock()  # who waits, in the order of coming; one of them asks for all
         self._has_left = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -103,10 +104,14 @@ class Door:
         """The model has begun to answer; returns at once, and saying it again does no harm."""
         if visit.is_waiting:
             visit.is_waiting = False
-            self._tell(self._ledger.first_token(visit.permit))
+            if self.is_away:
+                self._keep_untold(visit.permit)
+            else:
+                self._tell(self._say_begun(visit.permit, is_late=False))
 
     def leave(self, visit: Visit) -> None:
         """The request is over; returns at once, and saying it again does no harm."""
+        self._untold.pop(visit.permit.token, None)
         if self._inside.pop(visit.permit.token, None) is not None:
             self._give_back(visit.permit)
 
@@ -142,6 +147,17 @@ class Door:
     def _let_in(self, permit: Permit, *, is_open: bool) -> Visit:
         self._inside[permit.token] = permit
         return Visit(permit, is_open, permit.ask.streamed)
+
+    async def _say_begun(self, permit: Permit, *, is_late: bool) -> None:
+        try:
+            await self._ledger.first_token(permit, is_late=is_late)
+        except LedgerUnavailable:
+            self._keep_untold(permit)
+            raise
+
+    def _keep_untold(self, permit: Permit) -> None:
+        if permit.token in self._inside:
+            self._untold[permit.token] = permit
 
     def _give_back(self, permit: Permit) -> None:
         if self.is_away:
@@ -198,7 +214,7 @@ class Door:
         while True:
             try:
                 # Together, so that they go out as one group: what is inside is known again when the beat is heard.
-                await asyncio.gather(self._ledger.renew(list(self._inside.values())), self._ledger.beat())
+                await asyncio.gather(self._renew(), self._ledger.beat())
             except LedgerUnavailable as error:
                 self._lost(str(error).partition(":")[0])
             except Exception:
@@ -206,6 +222,9 @@ class Door:
             else:
                 self._found()
             await asyncio.sleep(BEAT_SECONDS)
+
+    async def _renew(self) -> None:
+        await self._ledger.renew(list(self._inside.values()), self._inside)
 
     def _lost(self, why: str) -> None:
         if not self.is_away:
@@ -219,6 +238,9 @@ class Door:
         log.warning("pool %s: Redis answers again; chat is admitted as before", self._ledger.pool)
         while self._owed:
             self._tell(self._release(self._owed.popleft()))
+        untold, self._untold = self._untold, {}
+        for permit in untold.values():
+            self._tell(self._say_begun(permit, is_late=True))
 
 
 def _is_full(answer: Visit | Refusal) -> bool:

@@ -18,6 +18,7 @@ from scheduler.snapshot import FirstToken, Snapshot
 
 FLOOR_HOLD_MS = 1000  # so long the chat's first tokens, or its own prompts, may keep batch even from its floor
 RECENT = 256  # first tokens that are remembered
+LONGEST_MS = 600_000  # no limit, load or pause is announced for longer
 
 
 @dataclass(slots=True)
@@ -129,7 +130,7 @@ class Book:
             observed_is_fresh=now_ms < self.observed_until_ms,
             paused_seconds=max(0, self.paused_until_ms - now_ms) / 1000,
             interactive_waiting=len(waiting),
-            oldest_waiting_seconds=(now_ms - min(waiting, default=now_ms)) / 1000,
+            oldest_waiting_seconds=(now_ms - min((now_ms, *waiting))) / 1000,
             epoch="",
             outlook=in_force.outlook,
             arrivals=self.arrivals,
@@ -159,8 +160,11 @@ class Book:
         self.arrivals += 1
         return None, self._reclaim(now_ms) + self._clear_the_way(now_ms)
 
-    def first_token(self, token: str, now_ms: int) -> Standing:
-        """The engine has begun to answer: the prompt is no longer in front of anyone."""
+    def first_token(self, token: str, now_ms: int, *, is_late: bool = False) -> Standing:
+        """The engine has begun to answer: the prompt is no longer in front of anyone.
+
+        `is_late`: it had begun before, and was not told at once; how long it took is not known.
+        """
         self._expire(now_ms)
         entry = self.entries.get(token)
         if entry is not None and not entry.has_first_token:
@@ -168,7 +172,8 @@ class Book:
             entry.has_first_token = True
             self._count(token, entry, 1)
             self.first_tokens += 1
-            self.recent.appendleft(FirstToken(entry.kind, (now_ms - entry.at_ms) / 1000, entry.prompt_tokens))
+            if not is_late:
+                self.recent.appendleft(FirstToken(entry.kind, (now_ms - entry.at_ms) / 1000, entry.prompt_tokens))
         return self._standing(token)
 
     def settle(self, token: str, tokens: int, now_ms: int) -> list[str]:
@@ -253,6 +258,7 @@ class Book:
 
     def pause(self, pause_ms: int, now_ms: int) -> None:
         """Admit no batch request for a while; a longer pause stands."""
+        self._forget_too_late(now_ms)
         self.paused_until_ms = max(self.paused_until_ms, now_ms + pause_ms)
 
     # --- the rules
@@ -370,8 +376,27 @@ class Book:
         return Standing.REVOKED if entry.is_revoked else Standing.HELD
 
     def _expire(self, now_ms: int) -> None:
-        if now_ms < self._expires_at_ms:
+        self._forget_too_late(now_ms)
+        latest_ms = now_ms + 2 * self.lease_ms
+        if now_ms < self._expires_at_ms and not latest_ms < self._expires_at_ms < math.inf:
             return
+        self._waiting_since_ms = min(self._waiting_since_ms, now_ms)
+        self._batch_at_ms = min(self._batch_at_ms, now_ms)
+        for entry in self.entries.values():
+            if entry.expires_at_ms > latest_ms:  # one lease, in which a live holder renews it
+                entry.expires_at_ms = now_ms + self.lease_ms
         for token in [token for token, entry in self.entries.items() if entry.expires_at_ms <= now_ms]:
             self._count(token, self.entries.pop(token), -1)
         self._expires_at_ms = min((entry.expires_at_ms for entry in self.entries.values()), default=math.inf)
+
+    def _forget_too_late(self, now_ms: int) -> None:
+        """Drop what ends later than anything may: it was announced before the clock was set back."""
+        if self.settled_at_ms > now_ms + self.lease_ms:
+            self.settled_at_ms = 0
+        latest_ms = now_ms + LONGEST_MS
+        if self.published_until_ms > latest_ms:
+            self.published, self.published_until_ms, self.note = None, 0, ""
+        if self.observed_until_ms > latest_ms:
+            self.observed, self.observed_until_ms = NOTHING, 0
+        if self.paused_until_ms > latest_ms:
+            self.paused_until_ms = 0

@@ -6,7 +6,7 @@ exist and released by their token; keys without traffic expire, except the ledge
 
 import secrets
 import struct
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Container, Sequence
 from typing import Any, Self
 
 from redis.asyncio import Redis
@@ -92,23 +92,24 @@ class Ledger:
         retry_after_ms = int(rest[0]) if rest else -1
         return Refusal(Reason(reason), retry_after_ms / 1000 if retry_after_ms >= 0 else None)
 
-    async def first_token(self, permit: Permit) -> Standing:
-        """The engine has begun to answer this request."""
-        return Standing(await self._call("first_token", permit.token))
+    async def first_token(self, permit: Permit, *, is_late: bool = False) -> Standing:
+        """The engine has begun to answer; `is_late`: some time ago, which says nothing of how long it took."""
+        return Standing(await self._call("first_token", permit.token, int(not is_late)))
 
     async def settle(self, permit: Permit, tokens: int) -> None:
         """Book the true tokens of a request in place of the estimate."""
         await self._call("settle", permit.token, tokens)
 
-    async def renew(self, permits: Sequence[Permit]) -> dict[str, Standing]:
+    async def renew(self, permits: Sequence[Permit], held: Container[str] | None = None) -> dict[str, Standing]:
         """Extend permits by one lease and learn where each stands, by token.
 
         A permit that a newer ledger does not know is registered again: its request is in flight. An interactive holder
-        whose permit is gone goes on and registers again too, a batch holder stops.
+        whose permit is gone goes on and registers again too, a batch holder stops. `held`: the tokens in use at any
+        moment; what is given back meanwhile is not registered. Without it all of them are in use.
         """
         standings: dict[str, Standing] = {}
         for first in range(0, len(permits), _RENEWED_AT_ONCE):
-            standings |= await self._renew(permits[first : first + _RENEWED_AT_ONCE])
+            standings |= await self._renew(permits[first : first + _RENEWED_AT_ONCE], held)
         return standings
 
     async def beat(self) -> None:
@@ -179,13 +180,17 @@ class Ledger:
 
     # --- inside
 
-    async def _renew(self, permits: Sequence[Permit]) -> dict[str, Standing]:
+    async def _renew(self, permits: Sequence[Permit], held: Container[str] | None) -> dict[str, Standing]:
         epoch, *answers = await self._call("renew", *(permit.token for permit in permits))
         standings = {permit.token: Standing(answer) for permit, answer in zip(permits, answers, strict=True)}
         for permit in permits:
             lost_memory = permit.epoch != str(epoch) or permit.kind is Kind.INTERACTIVE
-            if standings[permit.token] is Standing.GONE and lost_memory:
+            if standings[permit.token] is Standing.GONE and lost_memory and (held is None or permit.token in held):
                 standings[permit.token] = await self._register(permit)
+                if held is not None and permit.token not in held:
+                    # It ended on the way, and its release may have come before the registration.
+                    await self.release(permit)
+                    standings[permit.token] = Standing.GONE
         return standings
 
     async def _register(self, permit: Permit) -> Standing:

@@ -16,6 +16,7 @@ CONSTANTS = {
     "RESERVE_DEVIATIONS": headroom.RESERVE_DEVIATIONS,
     "FLOOR_HOLD_MS": book.FLOOR_HOLD_MS,
     "RECENT": book.RECENT,
+    "LONGEST_MS": book.LONGEST_MS,
     "SOON_MS": pull_back.SOON_MS,
     "SPARE_MS": pull_back.SPARE_MS,
     "DRAINER_MS": pull_back.DRAINER_MS,

@@ -45,6 +45,7 @@ class Gate:
         self._abort_seconds = ABORT_SECONDS.get(engine, ABORT_SECONDS_ELSEWHERE)
         self._monotonic = monotonic
         self._held: dict[str, Holding] = {}
+        self._untold: dict[str, Permit] = {}  # have their first token, which Redis was not there to hear of
         self._renewed_at = monotonic()
         self._loops: list[asyncio.Task[None]] = []
 
@@ -77,6 +78,8 @@ class Gate:
             standing = await self._ledger.first_token(permit)
         except LedgerUnavailable as error:
             log.warning("%s", error)
+            if permit.token in self._held:
+                self._untold[permit.token] = permit
             return
         if standing is not Standing.GONE:  # a new ledger does not know it yet: the next renewal tells
             self._heed({permit.token: standing})
@@ -84,6 +87,7 @@ class Gate:
     async def give_back(self, permit: Permit, *, aborted: bool) -> None:
         """Give a permit back; after an abort it stays counted until the engine is sure to have noticed."""
         self._held.pop(permit.token, None)
+        self._untold.pop(permit.token, None)
         try:
             if aborted:
                 await self._ledger.drain(permit, self._abort_seconds)
@@ -102,12 +106,23 @@ class Gate:
     async def _renew(self) -> None:
         asked_at = self._monotonic()
         try:
-            standings = await self._ledger.renew([holding.permit for holding in self._held.values()])
+            standings = await self._ledger.renew([holding.permit for holding in self._held.values()], self._held)
         except LedgerUnavailable as error:
             log.warning("permits were not renewed: %s", error)
         else:
             self._renewed_at = asked_at
             self._heed(standings)
+            await self._tell_late()
+
+    async def _tell_late(self) -> None:
+        """Their prompts would count as unread for as long as they are answered."""
+        for token, permit in list(self._untold.items()):
+            try:
+                await self._ledger.first_token(permit, is_late=True)
+            except LedgerUnavailable as error:
+                log.warning("%s", error)
+                return
+            self._untold.pop(token, None)
 
     async def _listen_for_ever(self) -> None:
         while True:

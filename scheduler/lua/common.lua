@@ -41,15 +41,17 @@ end
 
 -- A new ledger cannot know what an earlier one gave: until one lease has passed, batch is at its floor.
 local function epoch()
-  if id > 0 then
-    return
+  if id == 0 then
+    local known = call('HMGET', EPOCH, 'id', 'settled_at')
+    if known[1] then
+      id, settled_at = known[1] + 0, known[2] + 0
+    else
+      id, settled_at = NOW, NOW + LEASE_MS
+      call('HSET', EPOCH, 'id', string.format('%d', id), 'settled_at', string.format('%d', settled_at))
+    end
   end
-  local known = call('HMGET', EPOCH, 'id', 'settled_at')
-  if known[1] then
-    id, settled_at = known[1] + 0, known[2] + 0
-  else
-    id, settled_at = NOW, NOW + LEASE_MS
-    call('HSET', EPOCH, 'id', string.format('%d', id), 'settled_at', string.format('%d', settled_at))
+  if settled_at > NOW + LEASE_MS then -- the clock was set back since
+    settled_at = 0
   end
 end
 
@@ -100,25 +102,37 @@ local function save(...)
   end
 end
 
-if NOW >= due_at then
-  due_at = math.huge
-  local members, has_expired = call('HGETALL', PERMITS), false
+-- No permit is given for so long: one that ends later was given before the clock was set back. It is cut down to one
+-- lease, in which a live holder renews it.
+local LATEST = NOW + 2 * LEASE_MS
+if NOW >= due_at or (due_at > LATEST and due_at < math.huge) then
+  due_at, w_since, batch_at = math.huge, math.min(w_since, NOW), math.min(batch_at, NOW)
+  local members, has_changed = call('HGETALL', PERMITS), false
   for n = 1, #members, 2 do
     local token, of = members[n], members[n + 1]
     if token ~= STATE then
       local expires = unpacked('<d', of)
+      if expires > LATEST then
+        expires = NOW + LEASE_MS
+        of = pack('<d', expires) .. of:sub(9)
+        call('HSET', PERMITS, token, of)
+        has_changed = true
+        if token == ARGV[FIRST] then
+          record = of
+        end
+      end
       if expires > NOW then
         due_at = math.min(due_at, expires)
       else
         forget(token, of)
-        has_expired = true
+        has_changed = true
         if token == ARGV[FIRST] then
           record = false
         end
       end
     end
   end
-  if has_expired then
+  if has_changed then
     save() -- whatever the verb does: what is gone from the members must be gone from the counts
   end
 end

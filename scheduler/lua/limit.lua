@@ -3,6 +3,22 @@ local _, SLOTS, TOKENS, OWN_I_SLOTS, OWN_I_TOKENS, FLOOR_SLOTS, FLOOR_TOKENS = u
 
 local published, observed, paused = unpack(call('MGET', LIMIT, OBSERVED, PAUSED))
 
+-- Nothing is announced for so long: it was before the clock was set back. Gone for good, or it would be believed again
+-- when that time comes.
+local LATEST_END = NOW + LONGEST_MS
+if published and published:byte() == LIMIT_VERSION and unpacked('<d', published, 2) > LATEST_END then
+  call('DEL', LIMIT)
+  published = false
+end
+if observed and unpacked('<d', observed, 17) > LATEST_END then
+  call('DEL', OBSERVED)
+  observed = false
+end
+if paused and paused + 0 > LATEST_END then
+  call('DEL', PAUSED)
+  paused = false
+end
+
 -- Interactive's own count or what was observed at the engine, whichever is larger.
 local function interactive_use()
   if observed then

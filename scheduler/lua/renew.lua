@@ -12,6 +12,6 @@ for n, of in ipairs(call('HMGET', PERMITS, unpack(ARGV, FIRST))) do
   answer[#answer + 1] = standing(permit)
 end
 if #written > 0 then
-  call('HSET', PERMITS, unpack(written))
+  save(unpack(written)) -- with the state: renewals alone must keep the keys, too
 end
 return answer

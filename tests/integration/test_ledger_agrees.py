@@ -24,7 +24,8 @@ LEASE_MS = 5_000
 CLOCK_KEY = "test:now"
 RANKS = f"{PREFIX}:{{p}}:ranks"
 CLOCK = f"local function now_ms() return tonumber(redis.call('GET', '{CLOCK_KEY}')) end"
-START_MS = 1_000_000
+START_MS = 1_000_000_000
+HOUR_MS = 3_600_000
 
 amounts = st.builds(Amount, st.integers(0, 16), st.integers(0, 9_000))
 durations = st.just(0) | st.integers(1, 600) | st.integers(1, 60_000)
@@ -63,6 +64,7 @@ VERBS: tuple[tuple[int, st.SearchStrategy[tuple[object, ...]]], ...] = (
     ),
     (1, st.tuples(st.just("beat"))),
     (1, st.tuples(st.just("restart"))),
+    (1, st.tuples(st.just("wait"), st.just(-HOUR_MS))),  # the clock is set back
     (1, st.tuples(st.just("refuse"))),
     (1, st.tuples(st.just("observe"), amounts, st.integers(1, 4_000))),
     (1, st.tuples(st.just("pause"), st.integers(1, 3_000))),
@@ -312,6 +314,7 @@ async def pair_of(valkey: ValkeyServer, capacity: PoolCapacity, *, is_new: bool)
     try:
         await pair.compare()
         yield pair
+        await pair.compare()  # looked at, should the clock have been set back last
         await pair.wait(10_000)  # longer than any lease or drain: every holder is dead
         await pair.compare()
         assert pair.book.entries == {}

@@ -15,7 +15,7 @@ SMALL = Ask(prompt_tokens=500, output_tokens=100)
 def book(limit: Amount | None = POOL.most_batch, prefill_tokens: int = 60_000) -> Book:
     made = Book(POOL, LEASE_MS)
     if limit is not None:
-        made.publish(PublishedLimit(limit, prefill_tokens), ttl_ms=1_000_000, leader_epoch=1, now_ms=0)
+        made.publish(PublishedLimit(limit, prefill_tokens), ttl_ms=500_000, leader_epoch=1, now_ms=0)
     return made
 
 
