@@ -77,7 +77,8 @@ class Chat:
         return outcome
 
     async def _admit(self, prompt: Prompt, pool: ChatPool) -> Visit:
-        tokens = pool.estimator.of_bytes(prompt.size_bytes) + prompt.exact_tokens
+        most = pool.door.most_tokens - prompt.output_tokens - prompt.exact_tokens
+        tokens = pool.estimator.within(prompt.size_bytes, most) + prompt.exact_tokens
         visit = await pool.door.enter(Ask(tokens, prompt.output_tokens, streamed=prompt.is_streamed))
         if isinstance(visit, Refusal):
             if visit.reason is Reason.TOO_LARGE:

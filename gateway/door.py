@@ -100,6 +100,11 @@ class Door:
         finally:
             self.waiting -= 1
 
+    @property
+    def most_tokens(self) -> int:
+        """The largest request of the chat that the pool could ever carry."""
+        return self._ledger.capacity.most_interactive.tokens
+
     def first_token(self, visit: Visit) -> None:
         """The model has begun to answer; returns at once, and saying it again does no harm."""
         if visit.is_waiting:

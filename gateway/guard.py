@@ -99,7 +99,9 @@ class Guard:
         Waits a moment for room (gateway.wait_ms of the settings). Raises TooBusy, TooLarge. Of a request that is not
         `streamed` no first token is awaited.
         """
-        tokens = self._estimator.of_bytes(weigh(messages)) if prompt_tokens is None else prompt_tokens
+        tokens = prompt_tokens
+        if tokens is None:
+            tokens = self._estimator.within(weigh(messages), self._door.most_tokens - max_output_tokens)
         visit = await self._door.enter(Ask(tokens, max_output_tokens, streamed=streamed))
         if isinstance(visit, Refusal):
             if visit.reason is Reason.TOO_LARGE:

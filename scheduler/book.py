@@ -149,8 +149,7 @@ class Book:
         self._expire(now_ms)
         if token in self.entries:  # the same ask again, after an answer that was lost on the way
             return None, []
-        refuse = self._refuse_batch if kind is Kind.BATCH else self._refuse_interactive
-        refusal = refuse(ask, now_ms)
+        refusal = self._refuse_batch(ask, now_ms) if kind is Kind.BATCH else self._refuse_interactive(ask)
         if refusal is not None:
             return refusal, self._make_room(now_ms) if refusal.reason is Reason.CAPACITY else []
         self._add(token, kind, ask, now_ms, has_first_token=not ask.streamed)
@@ -289,10 +288,11 @@ class Book:
             return Refusal(Reason.PREFILL)
         return None
 
-    def _refuse_interactive(self, ask: Ask, now_ms: int) -> Refusal | None:
+    def _refuse_interactive(self, ask: Ask) -> Refusal | None:
         if not ask.amount.fits(self.capacity.most_interactive):
             return Refusal(Reason.TOO_LARGE)
-        if not (self.interactive_use(now_ms) + ask.amount).fits(self.capacity.most_interactive):
+        # By its own count: a scrape shows for seconds more what has ended since.
+        if not (self.held(Kind.INTERACTIVE) + ask.amount).fits(self.capacity.most_interactive):
             return Refusal(Reason.CAPACITY)
         return None
 

@@ -7,8 +7,8 @@ local function refused()
   if most_slots < 1 or tokens > most_tokens then
     return 'too_large'
   end
-  local slots, used = interactive_use()
-  if slots + 1 > most_slots or used + tokens > most_tokens then
+  -- By its own count: a scrape shows for seconds more what has ended since.
+  if i_slots + 1 > most_slots or i_tokens + tokens > most_tokens then
     return 'capacity'
   end
 end

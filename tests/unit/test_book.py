@@ -176,6 +176,14 @@ def test_observed_load_counts_where_it_is_larger_than_our_own_count() -> None:
     assert refusal(ledger, Kind.BATCH, now_ms=1_000) is None
 
 
+def test_what_a_scrape_still_shows_of_the_chat_does_not_refuse_it() -> None:
+    """It is some seconds old: of eighteen requests that keep coming, those that ended would keep the next ones out."""
+    ledger = book()
+    ledger.observe(Amount(18, 54_000), ttl_ms=1_000, now_ms=0)
+    take(ledger, Kind.INTERACTIVE, 18, Ask(1_000, 500))
+    assert refusal(ledger, Kind.INTERACTIVE, Ask(1_000, 500)) is Reason.CAPACITY
+
+
 def test_a_pause_refuses_batch_and_says_for_how_long() -> None:
     ledger = book()
     ledger.pause(2_000, now_ms=0)
