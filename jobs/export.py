@@ -11,10 +11,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, Protocol, TextIO, get_args
 
-from tickets_batch.errors import UserError
+from tickets_batch.errors import UsageError, UserError
 from tickets_batch.settings.sink import ResultField
 
 Format = Literal["csv", "jsonl"]
+FORMATS: tuple[Format, ...] = get_args(Format)
 
 COLUMNS = tuple(name for name in get_args(ResultField) if name != "batch_id")  # a file holds one batch
 _SIGNS = r"=+@\uff1d\uff0b\uff0d\uff20\-"  # the wide ones too, which East Asian spreadsheets read like the others
@@ -52,6 +53,18 @@ class ResultRow(Protocol):
     def yields(self) -> int: ...
     @property
     def finished_at(self) -> datetime | None: ...
+
+
+def format_of(path: Path) -> Format:
+    """The format that the file's ending asks for; CSV where it has none. Raises UsageError for any other ending."""
+    ending = path.suffix.lower().removeprefix(".")
+    for known in FORMATS:
+        if ending in ("", known):
+            return known
+    raise UsageError(
+        f"{path}: results are written as {' or '.join(f'.{known}' for known in FORMATS)}, not as {path.suffix}: "
+        "name it so, or say with --format which of these is meant"
+    )
 
 
 def write_results(rows: Iterable[ResultRow], format: Format, out: Path | TextIO) -> int:

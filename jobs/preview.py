@@ -5,9 +5,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from jobs.intake.source import Source
+from jobs.store.answered import Answered
 from jobs.ticket import Rejection, Standing, Ticket
 
 KEPT_REJECTIONS = 20
+LOOKED_UP = 2_000  # tickets at a time whose answers are looked up
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +26,14 @@ class Spread:
 class Preview:
     """What would be submitted: of the `tickets` of the source those that are `to_do`.
 
-    `already` are in the batch, `changed` of these with another text. `tokens` and `seconds` (None where no speed is
-    known) are of what is to do. `rejections` are the first of the `rejected` rows; `outside_day` rows belong to other
-    days.
+    `reused` are new to the batch too, and have their answers from an earlier one. `already` are in the batch, `changed`
+    of these with another text. `tokens` and `seconds` (None where no speed is known) are of what is to do. `rejections`
+    are the first of the `rejected` rows; `outside_day` rows belong to other days.
     """
 
     tickets: int
     to_do: int
+    reused: int
     already: int
     changed: int
     rejected: int
@@ -50,18 +53,20 @@ def preview(
     slots: int,
     slot_tokens_per_second: float | None,
     standing: Callable[[Ticket], Standing] = lambda ticket: Standing.NEW,
+    answered: Answered | None = None,
     takes_changed: bool = False,
 ) -> Preview:
     """Read `source` to its end and add up what it would ask of the model.
 
-    To do is what is new by its `standing` to the batch, and, where the submit `takes_changed`, what has changed.
+    To do is what is new by its `standing` to the batch and not `answered` by an earlier one, and, where the submit
+    `takes_changed`, what has changed.
 
     A ticket asks for `shared_tokens` (the part of the prompt that all have), its own text by `tokens_of`, and
     `output_tokens`. `slot_tokens_per_second` is what one slot was measured to do of such tokens: the tickets take their
     total divided over `slots`, and never less than the largest one alone. Ids are remembered by their hash, about
     70 bytes each. Raises UserError where the source breaks off.
     """
-    sizes: Counter[int] = Counter()
+    asks = _Asks(answered)
     standings: Counter[Standing] = Counter()
     ids: set[int] = set()
     rejected = 0
@@ -75,14 +80,17 @@ def preview(
         stands = standing(usable)
         standings[stands] += 1
         if stands is Standing.NEW or (takes_changed and stands is Standing.CHANGED):
-            sizes[shared_tokens + tokens_of(f"{usable.subject}\n{usable.body}") + output_tokens] += 1
-    tokens = _spread(sizes)
+            size = shared_tokens + tokens_of(f"{usable.subject}\n{usable.body}") + output_tokens
+            asks.add(usable, size, is_new=stands is Standing.NEW)
+    asks.look_up()
+    tokens = _spread(asks.sizes)
     seconds = None
     if slot_tokens_per_second is not None:
         seconds = max(tokens.total / max(1, slots), tokens.largest) / slot_tokens_per_second
     return Preview(
         tickets=standings.total(),
-        to_do=sizes.total(),
+        to_do=asks.sizes.total(),
+        reused=asks.reused,
         already=standings.total() - standings[Standing.NEW],
         changed=standings[Standing.CHANGED],
         rejected=rejected,
@@ -92,6 +100,35 @@ def preview(
         seconds=seconds,
         notes=source.notes,
     )
+
+
+class _Asks:
+    """What is asked of the model, counted by size; what is new waits, by its key alone, to be looked up with others."""
+
+    def __init__(self, answered: Answered | None) -> None:
+        self.sizes: Counter[int] = Counter()
+        self.reused = 0
+        self._answered = answered
+        self._waiting: list[tuple[str, int]] = []
+
+    def add(self, ticket: Ticket, size: int, *, is_new: bool) -> None:
+        """One more ticket; a changed one is never answered from another batch."""
+        if self._answered is None or not is_new:
+            self.sizes[size] += 1
+            return
+        self._waiting.append((self._answered.key_of(ticket), size))
+        if len(self._waiting) == LOOKED_UP:
+            self.look_up()
+
+    def look_up(self) -> None:
+        """Sort those that wait into reused and asked."""
+        if self._answered is None or not self._waiting:
+            return
+        found = self._answered.among({key for key, _ in self._waiting})
+        asked = [size for key, size in self._waiting if key not in found]
+        self.sizes.update(asked)
+        self.reused += len(self._waiting) - len(asked)
+        self._waiting.clear()
 
 
 def _once(row: Ticket | Rejection, ids: set[int]) -> Ticket | Rejection:

@@ -12,6 +12,7 @@ from scheduler.forecast import Forecast
 WORSE_AFTER = timedelta(seconds=20)  # a turn for the worse must stand for so long
 RISK_SHARE = 0.01  # of the time left that a risk must stand: every forecast is wide in its first minutes
 BETTER_AFTER = timedelta(seconds=300)  # and one for the better
+SILENT_SECONDS = 60.0  # without an answer, three times what a first forecast needs: then it tells something
 SPARE = 0.05  # of the time left, between a finish and the deadline, before it counts as better
 
 
@@ -44,16 +45,19 @@ class PaceJudge:
         """The pace as last told; None: nothing is known yet, or there is no deadline."""
         return self._told
 
-    def judge(self, forecast: Forecast) -> Pace | None:
-        """Take in a forecast, in the order of time; returns what is to be told now, which mostly is what was told."""
+    def judge(self, forecast: Forecast, silent: timedelta | None = None) -> Pace | None:
+        """Take in a forecast, in the order of time; returns what is to be told now, which mostly is what was told.
+
+        `silent` as for `pace_of`.
+        """
         if forecast.deadline_at is None:
             self._told = None
             self._as_bad_since.clear()
             self._as_good_since.clear()
-        seen = pace_of(forecast)
+        seen = pace_of(forecast, silent=silent)
         if seen is None:
             return self._told
-        with_spare = pace_of(forecast, SPARE) or seen
+        with_spare = pace_of(forecast, SPARE, silent) or seen
         for pace in Pace:
             _keep(self._as_bad_since, pace, not pace.is_worse_than(seen), forecast.at)
             _keep(self._as_good_since, pace, not with_spare.is_worse_than(pace), forecast.at)
@@ -75,15 +79,25 @@ class PaceJudge:
         return self._told
 
 
-def pace_of(forecast: Forecast, spare: float = 0.0) -> Pace | None:
-    """The pace that one forecast shows, with `spare` of the time left to be kept; None: not known, or no deadline."""
+def pace_of(forecast: Forecast, spare: float = 0.0, silent: timedelta | None = None) -> Pace | None:
+    """The pace that one forecast shows, with `spare` of the time left to be kept; None: not known, or no deadline.
+
+    `silent`: for so long no ticket was answered that no rate of before speaks for the batch any more. It is at risk
+    then, and will miss its deadline once it was silent for as long as there is left.
+    """
     if forecast.deadline_at is None:
         return None
     if forecast.tokens_left <= 0:
         return Pace.GUARANTEED
     if forecast.at >= forecast.deadline_at:
         return Pace.WILL_MISS
-    until = forecast.deadline_at - spare * (forecast.deadline_at - forecast.at)
+    if silent is not None and silent >= forecast.deadline_at - forecast.at:
+        return Pace.WILL_MISS
+    foreseen = _foreseen(forecast, forecast.deadline_at - spare * (forecast.deadline_at - forecast.at))
+    return Pace.AT_RISK if silent is not None and foreseen is not Pace.WILL_MISS else foreseen
+
+
+def _foreseen(forecast: Forecast, until: datetime) -> Pace | None:
     if forecast.full_rate is not None and _is_after(forecast.full_at, until):
         return Pace.WILL_MISS
     if not _is_after(forecast.floor_at, until):

@@ -32,6 +32,8 @@ class PacedPools:
     def __init__(self, db: Database, pools: Sequence[Pool], zone: ZoneInfo, tokens_per_job: float) -> None:
         self._db = db
         self._pools = pools
+        self._made_at = db.now()
+        self._restored: set[str] = set()
         self._hours = [SharedHours.of(pool.shared_hours, zone) for pool in pools]
         self._capacity = _together(pools)
         usual = _usual(db, pools, zone)
@@ -57,10 +59,12 @@ class PacedPools:
                 )
             )
 
-    def restore(self, made: Sequence[StoredForecast]) -> None:
-        """Take in what another scheduler has seen tonight: its forecasts of a batch that was at work, in order."""
-        if len(made) < 2:
+    def restore(self, batch_id: str, made: Sequence[StoredForecast]) -> None:
+        """Take in, once, what another scheduler has seen tonight: its forecasts of a batch at work, in order."""
+        made = [one for one in made if one.at < self._made_at]  # what is later was seen here
+        if len(made) < 2 or batch_id in self._restored:
             return
+        self._restored.add(batch_id)
         since, until = made[0].at, made[-1].at + timedelta(seconds=1)
         stored = {pool.name: samples.between(self._db, pool.name, since, until) for pool in self._pools}
         for before, after in pairwise(made):

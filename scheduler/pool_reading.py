@@ -18,6 +18,7 @@ from tickets_batch.words import counted
 YOUNG_SECONDS = 3.0  # a limit's time to live: a younger one that is not in force waits for the ledger to settle
 REMEDY = "start the gateway, or add a [[pool.signal]] that answers: tickets-batch doctor tries them"
 NO_READING = "no reading yet"
+PAUSED = "paused"
 WORDS: dict[str, str] = {
     Rule.DEDICATED: "all of the pool is batch's own",
     Rule.BLIND: f"blind: no source tells of the chat, so the floor holds; {REMEDY}",
@@ -90,6 +91,8 @@ class PoolReading:
     @property
     def awaits_first(self) -> bool:
         """Whether nothing has been heard yet: not of a limit, or not from any of the sources that there are."""
+        if self.snapshot.paused_seconds:
+            return False  # the engine has been heard, and asked for rest
         if self.note is None:
             return self.condition is Condition.STALE
         sources = self.note.load.sources
@@ -130,30 +133,35 @@ class PoolReading:
 
     @property
     def rule(self) -> str:
-        """The rule that binds, in a word."""
+        """The rule of the limit, in a word: of a pool that is not shared now, at rest or not, its condition."""
         if self.condition not in (Condition.SHARED, Condition.FLOOR):
             return self.condition.value
         if self.snapshot.paused_seconds:
-            return "paused"
+            return PAUSED
         if self.limit != self.snapshot.limit:
             return Rule.HEADROOM.value
         return self.note.rule if self.note is not None else self.condition.value
 
     @property
+    def binding(self) -> str:
+        """What binds, in a word: a pool at rest admits nothing of batch, whatever its condition and its limit."""
+        return PAUSED if self.snapshot.paused_seconds else self.rule
+
+    @property
     def rule_in_words(self) -> str:
-        """The rule that binds, in a word or two for a person."""
-        return NO_READING if self.awaits_first else self.rule
+        """What binds, in a word or two for a person."""
+        return NO_READING if self.awaits_first else self.binding
 
     @property
     def reason(self) -> str:
         """The rule that binds, in a sentence."""
         if self.awaits_first:
             return f"{NO_READING}, so the floor holds" + ("" if self.note is None else f"; if none comes, {REMEDY}")
+        if self.snapshot.paused_seconds:
+            return f"the engine asked for rest, {self.snapshot.paused_seconds:.0f} s to go"
         match self.rule:
             case Condition.STALE:
                 return f"{self._why_stale}: the floor holds"
-            case "paused":
-                return f"the engine asked for rest, {self.snapshot.paused_seconds:.0f} s to go"
             case Rule.HEADROOM:
                 total, chat, limit = self.capacity.total, self.chat, self.limit
                 kept = Amount(max(0, total.slots - chat.slots - limit.slots), total.tokens - chat.tokens - limit.tokens)

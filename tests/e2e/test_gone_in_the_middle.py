@@ -70,3 +70,18 @@ def test_the_database_goes_and_comes_back(
     assert command.wait(90) == 0, command.err
     assert [service.code for service in services] == [None, None], [service.err for service in services]
     assert_kept(night, tickets, engine, most_repeated(workers_killed=1))
+
+
+def test_the_database_file_is_deleted(night: Night, steady_engine: EngineProcess) -> None:
+    """What has it open goes on writing to it for ever: whoever waits must hear that nobody will read that."""
+    night.configure(steady_engine.base_url, slots=SLOTS, chat=CHAT_SLOTS)
+    night.tickets(f"Where is parcel number {number}?" for number in range(TICKETS))
+    command = night.start_submit_and_wait()
+    night.wait_until_done(30)
+    for file in night.home.glob("tickets-batch.db*"):
+        file.unlink()
+    assert command.wait(60) == 1
+    assert command.talk[-1].startswith(f"tickets-batch: the database file {night.home.absolute()}/tickets-batch.db is ")
+    assert "put it back, or a backup of it, and submit --wait again; without one, that begins anew" in command.talk[-1]
+    assert "is saved" not in command.err
+    assert night.processes() == []

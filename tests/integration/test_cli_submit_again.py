@@ -144,6 +144,26 @@ class TestDryRun:
         here.submit("--deadline", "07:00")
         assert "1 ticket added, 2 there already" in here.err, "and so it is"
 
+    def test_what_an_earlier_batch_has_answered_costs_nothing(self, here: Here) -> None:
+        complete(here.submit())
+        write([*ROWS, NEW])
+        lines = here(*DRY, "--new").splitlines()
+        assert lines[0].startswith("would submit 3 tickets of tickets.csv")
+        assert "reused     2 of these answered from an earlier batch, 1 left for the model" in lines
+        shown = here.json(*DRY, "--new")
+        assert (shown["tickets"], shown["to_do"], shown["reused"], shown["already"]) == (3, 1, 2, 0)
+        assert shown["tokens"]["total"] == shown["tokens"]["largest"], "of the new one alone"
+        here.submit("--new")
+        assert "3 tickets added, 2 of them answered from an earlier batch" in here.err, "and so it is"
+
+    def test_where_all_is_answered_the_model_is_asked_nothing(self, here: Here) -> None:
+        complete(here.submit())
+        lines = here(*DRY, "--new").splitlines()
+        assert "reused     2 of these answered from an earlier batch, none left for the model" in lines
+        assert [line for line in lines if line.startswith(("tokens", "time"))] == []
+        shown = here.json(*DRY, "--new")
+        assert (shown["to_do"], shown["reused"], shown["tokens"]["total"]) == (0, 2, 0)
+
     def test_changed_texts(self, here: Here) -> None:
         here.submit()
         write(CHANGED)

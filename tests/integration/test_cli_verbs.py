@@ -272,7 +272,8 @@ class TestDryRun:
 
 class TestStatus:
     def test_before_the_first_batch(self, here: Here) -> None:
-        assert here("status") == "no batch yet: tickets-batch submit makes one\n"
+        place = Path("home/tickets-batch.db").absolute()
+        assert here("status") == f"no batch yet in {place}: tickets-batch submit makes one\n"
         assert not Path("home").exists()
 
     def test_all_batches_are_a_table(self, here: Here) -> None:
@@ -372,6 +373,15 @@ class TestResults:
         assert here("results", batch_id, "-o", "out.jsonl") == ""
         assert here.err == f"{batch_id}: 2 rows in out.jsonl\n"
         assert [json.loads(line)["custom_id"] for line in Path("out.jsonl").read_text().splitlines()] == ["T1", "T2"]
+
+    def test_an_ending_that_is_no_form_is_refused_unless_one_is_named(self, here: Here) -> None:
+        batch_id = here.submit()
+        here("results", batch_id, "-o", "labels.xlsx", code=2)
+        assert here.err.startswith("tickets-batch: labels.xlsx: results are written as .csv or .jsonl, not as .xlsx: ")
+        assert not Path("labels.xlsx").exists()
+        here("results", batch_id, "-o", "labels.txt", "--format", "csv")
+        here("results", batch_id, "-o", "labels")
+        assert Path("labels").read_text() == Path("labels.txt").read_text()
 
     def test_a_full_disk_costs_nothing(self, here: Here) -> None:
         batch_id = here.submit()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import delete, update
 
 from jobs.states import BatchState
 from jobs.store import batches, moves, schema, services
@@ -25,10 +25,12 @@ from tests.support.shift import pool_settings
 from tests.support.store import submit
 from tests.support.valkey import ValkeyServer
 from tickets_batch.cli import wait
+from tickets_batch.cli.database_file import DatabaseGone
 from tickets_batch.cli.ending import ending_in_words, exit_code
 from tickets_batch.cli.ledgers import Ledgers
 from tickets_batch.cli.live import watch
 from tickets_batch.cli.live.look import Look
+from tickets_batch.cli.submit_and_wait import _goes_on
 from tickets_batch.cli.wait import NobodyWorks, Waiting
 from tickets_batch.settings import Settings
 
@@ -224,6 +226,68 @@ def test_a_database_that_goes_away_is_waited_for(
     shown.say = say  # type: ignore[method-assign]
     assert waiting(db, batch, ledgers, shown).state is BatchState.CANCELLED
     assert sum("cannot use the database" in line for line in shown.said) == 1
+
+
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_a_database_file_that_was_deleted_ends_the_waiting(
+    db: Database, batch: Batch, ledgers: Ledgers, shown: Recorder, tmp_path: Path, comes_back: bool
+) -> None:
+    """The open file goes on being written, so nothing else would ever tell."""
+    beat(db, "scheduler", "worker")
+    file = tmp_path / "test.db"
+
+    def delete() -> None:
+        if not comes_back:
+            file.unlink()
+            return
+        (tmp_path / "other.db").touch()
+        (tmp_path / "other.db").replace(file)
+
+    shown.after[3] = delete
+    shown.after[60] = lambda: moves.cancel(db, batch.id)
+    what = "is not the one that was opened any more" if comes_back else "is gone"
+    with pytest.raises(DatabaseGone, match=f"the database file {file} {what}, and with it what was done: put it back"):
+        waiting(db, batch, ledgers, shown)
+    assert len(shown.looks) == 3
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt(), SystemExit(143)])
+class TestInterrupted:
+    """What the last line says of the batch is looked up: it is what a person relies on."""
+
+    def interrupted(self, db: Database, batch: Batch, end: BaseException, act: Any) -> None:
+        with _goes_on(db, batch):
+            act()
+            raise end
+
+    def said(self, db: Database, batch: Batch, end: BaseException, capsys: pytest.CaptureFixture[str], act: Any) -> str:
+        with pytest.raises(type(end)):
+            self.interrupted(db, batch, end, act)
+        (line,) = capsys.readouterr().err.splitlines()
+        return str(line)
+
+    def test_a_batch_that_is_there_is_saved(
+        self, db: Database, batch: Batch, end: BaseException, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        expected = f"{batch.id} is saved: submit --wait again, and it goes on"
+        assert self.said(db, batch, end, capsys, lambda: None) == expected
+
+    def test_one_whose_database_file_is_gone_is_not(
+        self, db: Database, batch: Batch, end: BaseException, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    ) -> None:
+        line = self.said(db, batch, end, capsys, (tmp_path / "test.db").unlink)
+        assert line.startswith(f"the database file {tmp_path}/test.db is gone, and with it what was done: ")
+        assert "saved" not in line
+
+    def test_nor_one_that_is_not_in_the_database_any_more(
+        self, db: Database, batch: Batch, end: BaseException, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        def drop() -> None:
+            with db.begin() as connection:
+                connection.execute(delete(batches_table))
+
+        line = self.said(db, batch, end, capsys, drop)
+        assert line.startswith(f"whether {batch.id} is still saved cannot be seen: ")
 
 
 @pytest.mark.parametrize(

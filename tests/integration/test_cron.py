@@ -28,13 +28,13 @@ class Cron:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "night"
-        programs = folder / "bin"
-        programs.mkdir()
+        self.programs = folder / "bin"
+        self.programs.mkdir()
         self.folder.mkdir()
-        (programs / "tickets-batch").write_text(STAND_IN, encoding="utf-8")
-        (programs / "tickets-batch").chmod(0o755)
+        (self.programs / "tickets-batch").write_text(STAND_IN, encoding="utf-8")
+        (self.programs / "tickets-batch").chmod(0o755)
         self.environment = {
-            "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+            "PATH": f"{self.programs}{os.pathsep}{os.environ['PATH']}",
             "TICKETS_BATCH_FOLDER": str(self.folder),
         }
 
@@ -80,6 +80,14 @@ def test_a_good_night_is_quiet(cron: Cron) -> None:
     (log,) = (cron.folder / "log").iterdir()
     assert log.read_text(encoding="utf-8") == "what it said\n"
     assert log.stat().st_mode & 0o077 == 0
+
+
+def test_each_run_has_a_log_of_its_own_even_within_a_second(cron: Cron) -> None:
+    (cron.programs / "date").write_text("#!/bin/sh\necho 2026-11-30-220000\n", encoding="utf-8")
+    (cron.programs / "date").chmod(0o755)
+    cron.run(0)
+    cron.run(0)
+    assert [log.read_text(encoding="utf-8") for log in (cron.folder / "log").iterdir()] == ["what it said\n"] * 2
 
 
 @pytest.mark.parametrize(

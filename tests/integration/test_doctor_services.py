@@ -285,10 +285,10 @@ class TestWhole:
             yield text
 
     def test_all_is_well(
-        self, settings: str, instant_engine: EngineThread, valkey: ValkeyServer, capsys: pytest.CaptureFixture[str]
+        self, settings: str, steady_engine: EngineThread, valkey: ValkeyServer, capsys: pytest.CaptureFixture[str]
     ) -> None:
         first = f'redis_url = "{valkey.url}"\n'
-        Path("tickets-batch.toml").write_text(first + settings.format(base_url=instant_engine.base_url))
+        Path("tickets-batch.toml").write_text(first + settings.format(base_url=steady_engine.base_url))
         code = run(["doctor", "--json"])
         shown = json.loads(capsys.readouterr().out)
         assert (code, shown["ok"]) == (0, True)

@@ -4,6 +4,7 @@ The way is the README's: an endpoint in the environment, a file of tickets, no s
 is called is in `tests/e2e/test_newcomer.py`.
 """
 
+import ctypes
 import gzip
 import os
 import socket
@@ -24,6 +25,11 @@ MODEL = ("--model", "test-model")
 SUBMIT = ("submit", "--input", "tickets.csv", "--all", *MODEL, *LABELS)
 POOL = '[[pool]]\nname = "gpu"\nbase_url = "http://127.0.0.1:9/v1"\nmodel = "x"\ncapacity = { slots = 4 }\n'
 NO_CAPACITY = POOL.replace("slots = 4", 'slots = "four"')
+READERS = [
+    *(("status",), ("status", "--json"), ("status", "latest", "--json"), ("status", "--follow"), ("results", "latest")),
+    *(("report", "latest"), ("cancel", "latest")),
+]
+PR_CAPBSET_DROP, CAP_DAC_OVERRIDE = 24, 1  # from linux/prctl.h and linux/capability.h
 WORKBOOK = b"PK\x03\x04 any workbook"
 
 
@@ -90,11 +96,24 @@ MISTAKES: dict[str, Mistake] = {
     "wrong verb": Mistake("No such command 'sumbit'", "Did you mean 'submit'?", ("sumbit",), code=2),
     "wrong option": Mistake("No such option '--label'", "--labels", (*SUBMIT, "--label", "a,b"), code=2),
     "a file without --input": Mistake("unexpected extra argument", "submit -h", ("submit", "tickets.csv"), code=2),
-    "wrong day": Mistake('"yesterdy" is not a day', "YYYY-MM-DD", (*SUBMIT, "--date", "yesterdy")),
-    "wrong deadline": Mistake('"7am" is not a time of day', "HH:MM", (*SUBMIT, "--deadline", "7am")),
+    "wrong day": Mistake(
+        '"yesterdy" is not a day',
+        "YYYY-MM-DD",
+        ("submit", "--input", "tickets.csv", *MODEL, *LABELS, "--date", "yesterdy"),
+        code=2,
+    ),
+    "a day of all": Mistake("--all takes every row", "leave --date or --all out", (*SUBMIT, "--date", "today"), code=2),
+    "wrong deadline": Mistake('"7am" is not a time of day', "HH:MM", (*SUBMIT, "--deadline", "7am"), code=2),
     "wrong pool": Mistake("there is no such pool", "the settings have default", (*SUBMIT, "--pool", "x"), code=2),
-    "no batch yet": Mistake("there is no batch yet", "tickets-batch status", ("results", "latest")),
-    "wrong batch": Mistake("no batch begins with 'x'", "tickets-batch status", ("results", "x")),
+    "no batch yet": Mistake(
+        "there is no batch yet in /", "/.tickets-batch/tickets-batch.db: tickets-batch submit", ("results", "latest")
+    ),
+    "results as a workbook": Mistake(
+        "labels.xlsx: results are written as .csv or .jsonl, not as .xlsx",
+        "say with --format",
+        ("results", "latest", "-o", "labels.xlsx"),
+        code=2,
+    ),
     # --- the endpoint in the environment
     "no base_url": Mistake(
         "no model is configured", "set OPENAI_BASE_URL", code=2, variables={"OPENAI_BASE_URL": None}
@@ -155,9 +174,24 @@ MISTAKES: dict[str, Mistake] = {
         code=2,
         files={"tickets-batch.toml": POOL + 'api_key = { env = "LLM_KEY" }\n'},
     ),
+    "a sink that refers to nothing": Mistake(
+        "the environment variable WAREHOUSE_URL is not set",
+        "export it, or change the reference",
+        (*SUBMIT, "--wait"),
+        code=2,
+        files={"tickets-batch.toml": '[sink]\nurl = { env = "WAREHOUSE_URL" }\ntable = "labels"\n'},
+    ),
     # --- this machine
     "a home that is a file": Mistake(
-        "cannot write under home", "set home in tickets-batch.toml", variables={"TICKETS_BATCH__HOME": "tickets.csv"}
+        "tickets.csv) is no directory",
+        "set home in tickets-batch.toml",
+        variables={"TICKETS_BATCH__HOME": "tickets.csv"},
+    ),
+    "to read in a home that is a file": Mistake(
+        "tickets.csv) is no directory",
+        "set home in tickets-batch.toml",
+        ("status",),
+        variables={"TICKETS_BATCH__HOME": "tickets.csv"},
     ),
     "a home that cannot be written": Mistake(
         "cannot write under home", "to a directory that you may write", variables={"TICKETS_BATCH__HOME": "/proc/home"}
@@ -169,8 +203,15 @@ MISTAKES: dict[str, Mistake] = {
     ),
     "a database file that cannot be made": Mistake(
         "cannot use the database sqlite:////proc/x.db",
-        "see that its disk has room and that it may be written",
+        "see that its directory is there, and that you may write to both",
         variables={"TICKETS_BATCH__DATABASE_URL": "sqlite:////proc/x.db"},
+    ),
+    "a database file that holds something else": Mistake(
+        "file is not a database",
+        "that file holds something else, or is damaged: put a backup in its place, or move it away",
+        ("status",),
+        files={"x.db": b"no database at all\n" * 100},
+        variables={"TICKETS_BATCH__DATABASE_URL": "sqlite:///x.db"},
     ),
     "not a database": Mistake(
         "database_url is not a database URL",
@@ -185,6 +226,12 @@ MISTAKES: dict[str, Mistake] = {
         variables={"TICKETS_BATCH__REDIS_URL": "redis://127.0.0.1:9/0"},
     ),
 }
+
+
+def obey_permissions() -> None:
+    """To root, on Linux, no permission is refused: from its next program on it is, once this right is dropped."""
+    if os.geteuid() == 0:
+        ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, CAP_DAC_OVERRIDE)
 
 
 @pytest.fixture
@@ -235,6 +282,46 @@ def test_what_can_be_read_all_the_same_is_read_and_noted(here: Here, content: by
     assert sum(note in line for line in here.err.splitlines()) == 1
 
 
+@pytest.mark.parametrize("arguments", READERS)
+def test_who_only_reads_makes_nothing(here: Here, arguments: tuple[str, ...]) -> None:
+    here(*arguments, code=0 if arguments in (("status",), ("status", "--json")) else 1)
+    assert not Path(".tickets-batch").exists()
+    here(*SUBMIT, code=1)
+    assert Path(".tickets-batch").is_dir()
+
+
+def test_settings_from_elsewhere_do_not_move_home_and_status_says_where_it_looked(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here(*SUBMIT, code=1)
+    (tmp_path / "work" / "tickets-batch.toml").touch()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    monkeypatch.setenv("TICKETS_BATCH_CONFIG", str(tmp_path / "work" / "tickets-batch.toml"))
+    looked = Path.cwd() / ".tickets-batch" / "tickets-batch.db"
+    assert here("status") == f"no batch yet in {looked}: tickets-batch submit makes one\n"
+    monkeypatch.setenv("TICKETS_BATCH__HOME", str(tmp_path / "work" / ".tickets-batch"))
+    assert "batch_" in here("status")
+
+
+@pytest.mark.parametrize("arguments", [("status",), ("status", "latest"), ("results", "latest"), ("report", "latest")])
+def test_a_database_that_may_not_be_written_is_named_and_no_other_home_is_proposed(
+    here: Here, tmp_path: Path, run_in: Callable[..., tuple[int, str]], arguments: tuple[str, ...]
+) -> None:
+    here(*SUBMIT, code=1)
+    home = tmp_path / "work" / ".tickets-batch"
+    (home / "tickets-batch.db").chmod(0o444)
+    home.chmod(0o555)
+    try:
+        code, said = run_in(tmp_path / "work", *arguments, is_root=False)
+    finally:
+        home.chmod(0o700)
+    assert code == 1
+    (line,) = said.splitlines()
+    assert f"cannot use the database sqlite:///{home}/tickets-batch.db: " in line
+    assert line.endswith("and that you may write to both: SQLite needs that even to read")
+
+
 def test_a_disk_that_is_full_loses_nothing(here: Here) -> None:
     here(*SUBMIT, code=1)
     here("results", "latest", "-o", "/dev/full", code=1)
@@ -282,7 +369,7 @@ def test_a_port_that_is_taken_is_told_by_up_before_anything_else_runs(
 def run_in() -> Callable[..., tuple[int, str]]:
     """The command as a child in a folder: its exit code, and what it says."""
 
-    def run(folder: Path, *arguments: str) -> tuple[int, str]:
+    def run(folder: Path, *arguments: str, is_root: bool = True) -> tuple[int, str]:
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("TICKETS", "OPENAI"))}
         ended = subprocess.run(
             [sys.executable, "-m", "tickets_batch", *arguments],
@@ -292,6 +379,7 @@ def run_in() -> Callable[..., tuple[int, str]]:
             text=True,
             timeout=60,
             check=False,
+            preexec_fn=None if is_root else obey_permissions,
         )
         return ended.returncode, ended.stderr
 

@@ -1,20 +1,26 @@
 """Pacing on real databases: what is observed, what is kept, who is told, and what another scheduler takes over."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from jobs.outcomes import Requeued
-from jobs.store import curves, events, forecasts, moves
+from jobs.outcomes import Requeued, Symptom
+from jobs.store import batches, curves, events, forecasts, moves, samples
 from jobs.store.database import Database
 from jobs.store.events import EventKind
+from jobs.store.forecasts import StoredForecast
 from scheduler.capacity import Amount
 from scheduler.curve import Curve, Step
+from scheduler.forecast import Forecast
+from scheduler.paced_pools import PacedPools
 from scheduler.pacing import Pacing
-from tests.support.readings import BERLIN, reading, snapshot
-from tests.support.store import START, ManualClock, claim, finish, submit, succeed
+from scheduler.work import Work
+from tests.support.readings import BERLIN, CAPACITY, reading, snapshot
+from tests.support.samples import SAMPLE
+from tests.support.store import START, ManualClock, attempt, claim, finish, submit, succeed
 from tickets_batch.settings import Pool
 
 pytestmark = pytest.mark.long
@@ -56,6 +62,14 @@ class Night:
             self.clock.advance(LOOK_SECONDS)
             if tickets_per_look:
                 succeed(self.store, claim(self.store, batch_id, tickets_per_look))
+            self.look()
+
+    def refuse(self, batch_id: str, seconds: float) -> None:
+        """Let time pass in which the engine answers 503 to whatever is asked."""
+        for _ in range(round(seconds / LOOK_SECONDS)):
+            self.clock.advance(LOOK_SECONDS)
+            made = attempt(Symptom.OVERLOADED, http_status=503, started_at=self.clock(), ttft_seconds=None)
+            finish(self.store, claim(self.store, batch_id, 2), Requeued(), made)
             self.look()
 
     def look(self) -> None:
@@ -205,7 +219,135 @@ def test_what_was_measured_before_speaks_from_the_first_look(night: Night) -> No
     assert only.p50_at is not None
 
 
+def test_an_engine_that_never_answers_is_told_before_the_deadline(
+    night: Night, caplog: pytest.LogCaptureFixture
+) -> None:
+    batch = night.submit(400, minutes=4)
+    night.look()
+    night.refuse(batch, seconds=230)
+    assert night.paces_told()[0][0] is None
+    assert night.paces_told()[-1][1] == "will_miss"
+    first = night.told[0]
+    assert first["reason"] == "no ticket was answered for 2 min: the model answers 503"
+    assert first["at"] <= "2026-11-30T22:02:30+00:00"  # while there is time to act
+    found = [event for event in events.recent(night.store, batch) if event.kind == EventKind.PACE]
+    assert found[-1].detail["reason"] == first["reason"]
+    assert f"{batch} is will_miss: 400 jobs left" in caplog.text
+    assert "the model answers 503" in caplog.text
+
+
+def test_with_hours_left_a_silence_is_a_risk_first(night: Night) -> None:
+    batch = night.submit(400, minutes=60)
+    night.look()
+    night.refuse(batch, seconds=110)
+    assert night.told == []  # an engine may be loading
+    night.refuse(batch, seconds=60)
+    assert night.paces_told() == [(None, "at_risk")]
+
+
+def test_what_a_pool_did_minutes_before_speaks_for_the_next_batch_until_it_is_silent(night: Night) -> None:
+    before = night.submit(60, minutes=600)
+    night.look()
+    night.work(before, seconds=120, tickets_per_look=5)
+    assert batches.get(night.store, before).state.is_final
+    night.work(before, seconds=300, tickets_per_look=0)
+    batch = night.submit(100, minutes=300, source_key="other.csv")
+    night.refuse(batch, seconds=30)
+    newest = forecasts.latest(night.store, batch)
+    assert newest is not None
+    assert newest.p90_at is not None
+    assert newest.pace == "guaranteed"
+    night.refuse(batch, seconds=330)
+    assert night.pace(batch) == "at_risk"
+
+
+def test_what_was_seen_long_ago_is_forgotten(night: Night) -> None:
+    before = night.submit(60, minutes=600)
+    night.look()
+    night.work(before, seconds=120, tickets_per_look=5)
+    night.work(before, seconds=10, tickets_per_look=0)
+    night.clock.advance(3_700)
+    night.look()
+    batch = night.submit(100, minutes=300, source_key="other.csv")
+    night.look()
+    newest = forecasts.latest(night.store, batch)
+    assert newest is not None
+    assert newest.full_rate is None
+
+
+def test_an_answer_ends_a_silence(night: Night) -> None:
+    batch = night.submit(400, minutes=60)
+    night.look()
+    for _ in range(4):
+        night.refuse(batch, seconds=100)
+        night.work(batch, seconds=10, tickets_per_look=90)
+    assert all("reason" not in change for change in night.told)
+
+
+def test_neither_a_pause_nor_a_block_is_a_silence(night: Night) -> None:
+    paused = night.submit(400, minutes=20)
+    night.look()
+    moves.pause(night.store, paused)
+    night.work(paused, seconds=300, tickets_per_look=0)
+    moves.resume(night.store, paused)
+    finish(night.store, claim(night.store, paused, 1), Requeued(blocked="the key is wrong"))
+    night.work(paused, seconds=300, tickets_per_look=0)
+    assert night.told == []
+
+
+def test_a_time_without_any_room_is_no_silence(night: Night) -> None:
+    batch = night.submit(400, minutes=60)
+    none = snapshot(limit=Amount(0, 0))
+    bare = replace(CAPACITY, floor=Amount(0, 0))
+    for _ in range(30):
+        night.clock.advance(LOOK_SECONDS)
+        night.pacing.note([reading(none, capacity=bare, at=night.clock())])
+        night.pacing.look()
+    assert night.pace(batch) is None
+
+
+def test_who_waits_for_a_silent_batch_is_as_silent(night: Night) -> None:
+    first = night.submit(400, minutes=60)
+    night.submit(400, minutes=90, source_key="other.csv")
+    night.look()
+    night.refuse(first, seconds=200)
+    assert night.paces_told() == [(None, "at_risk")] * 2
+    assert [change["reason"] for change in night.told] == [
+        "no ticket was answered for 3 min: the model answers 503",
+        f"no ticket of {first}, for which it waits, was answered for 3 min: the model answers 503",
+    ]
+
+
+def test_without_a_worker_it_says_so(night: Night) -> None:
+    batch = night.submit(400, minutes=4)
+    night.look()
+    night.work(batch, seconds=150, tickets_per_look=0)
+    assert night.told[0]["reason"] == "no ticket was answered for 2 min: no worker has taken one"
+
+
 def test_a_batch_whose_pools_are_gone_is_left_out(night: Night) -> None:
     batch = night.submit(10, minutes=60, pools=("other",))
     night.look()
     assert forecasts.of_batch(night.store, batch) == []
+
+
+def test_what_another_saw_is_taken_in_once_and_never_what_was_seen_here(
+    store: Database, store_clock: ManualClock
+) -> None:
+    looks = [START + timedelta(seconds=10 * number) for number in range(31)]
+    samples.record(store, [replace(SAMPLE, at=at) for at in looks])
+    made = [StoredForecast("b", at, 1, 90_000 - 1_000 * n, 100.0, *[None] * 8) for n, at in enumerate(looks)]
+    store_clock.advance(200)
+    pools = PacedPools(store, [GPU], BERLIN, 500.0)
+    now = store_clock.advance(100)
+
+    def foreseen() -> Forecast:
+        return pools.forecast(now, Work(50_000.0), None)
+
+    pools.restore("b", made[20:])
+    assert foreseen().achieved_rate is None  # all of it was seen here, or would have been
+    pools.restore("b", made)
+    once = foreseen()
+    assert once.achieved_rate == pytest.approx(100.0)
+    pools.restore("b", made)
+    assert foreseen() == once

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jobs.export import COLUMNS, Format, write_results
+from jobs.export import COLUMNS, Format, format_of, write_results
 from jobs.states import JobState
 from jobs.store import results
 from tests.support.intake import refused
@@ -49,6 +49,20 @@ def written(format: Format, *rows: Row) -> str:
     out = io.StringIO(newline="")
     assert write_results(rows, format, out) == len(rows)
     return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("x.csv", "csv"), ("x.jsonl", "jsonl"), ("x.JSONL", "jsonl"), ("x", "csv"), ("/dev/full", "csv")],
+)
+def test_a_file_is_what_its_ending_says(name: str, expected: str) -> None:
+    assert format_of(Path(name)) == expected
+
+
+@pytest.mark.parametrize("name", ["labels.xlsx", "labels.json", "labels.csv.gz", "labels.parquet"])
+def test_an_ending_that_is_no_format_of_results_is_refused(name: str) -> None:
+    with refused(f"{name}: results are written as .csv or .jsonl, not as .", "--format"):
+        format_of(Path(name))
 
 
 def test_csv() -> None:

@@ -80,6 +80,28 @@ def test_before_anything_is_known_nothing_is_said_unless_the_floor_suffices() ->
     assert pace_of(forecast(Ends(8.0, None, None), full_rate=None)) is GUARANTEED
 
 
+def test_a_long_silence_is_a_risk_whatever_was_known() -> None:
+    silent = timedelta(minutes=2)
+    assert pace_of(forecast(Ends(30.0, None, None), full_rate=None), silent=silent) is AT_RISK
+    assert pace_of(forecast(SHOWS[GUARANTEED]), silent=silent) is AT_RISK
+    assert pace_of(forecast(SHOWS[WILL_MISS]), silent=silent) is WILL_MISS
+
+
+def test_a_silence_as_long_as_the_time_left_misses_the_deadline() -> None:
+    nothing = Ends(None, None, None)
+    just = timedelta(hours=4.5)
+    assert pace_of(forecast(nothing, after=just, full_rate=None), silent=just - timedelta(seconds=1)) is AT_RISK
+    assert pace_of(forecast(nothing, after=just, full_rate=None), silent=just) is WILL_MISS
+
+
+def test_a_silence_is_told_once_it_has_stood_and_its_end_only_after_minutes() -> None:
+    judge, silent = PaceJudge(GUARANTEED), timedelta(minutes=2)
+    shown = SHOWS[GUARANTEED]._replace(floor=6.0)
+    told = [judge.judge(forecast(shown, after=timedelta(seconds=second)), silent) for second in range(0, 340, 10)]
+    assert told == [GUARANTEED] * 2 + [ON_TRACK] * 31 + [AT_RISK]  # a hundredth of nine hours
+    assert tell(judge, GUARANTEED, 340, 640, shown) == [AT_RISK] * 30 + [GUARANTEED]
+
+
 def test_with_nothing_left_it_is_done() -> None:
     assert pace_of(forecast(Ends(None, None, None), tokens_left=0.0)) is GUARANTEED
 

@@ -81,6 +81,22 @@ def test_a_pool_at_rest_says_so_before_any_rule_of_the_limit() -> None:
     assert (pool.rule, pool.reason) == ("paused", "the engine asked for rest, 5 s to go")
 
 
+@pytest.mark.parametrize(
+    ("pool", "condition"),
+    [
+        (reading(snapshot(paused_seconds=4.6, limit=DEDICATED.floor), capacity=DEDICATED), Condition.DEDICATED),
+        (reading(snapshot(paused_seconds=4.6, note=note("blind", is_blind=True))), Condition.BLIND),
+        (reading(snapshot(paused_seconds=4.6, note=note("blind", is_blind=True, engine=None))), Condition.BLIND),
+        (reading(snapshot(paused_seconds=4.6, note=note("hours")), hours=BY_DAY), Condition.CLOSED),
+        (reading(stale(paused_seconds=4.6)), Condition.STALE),
+    ],
+)
+def test_a_pool_at_rest_says_so_before_its_condition(pool: PoolReading, condition: Condition) -> None:
+    assert (pool.binding, pool.rule_in_words) == ("paused", "paused")
+    assert pool.reason == "the engine asked for rest, 5 s to go"
+    assert (pool.condition, pool.rule) == (condition, condition.value)  # which samples are kept by
+
+
 class TestHeadroom:
     SEEN = snapshot(
         interactive=Amount(9, 27_000),

@@ -2,7 +2,7 @@
 
 import click
 
-from tickets_batch.cli.database import opened
+from tickets_batch.cli.database import existing
 from tickets_batch.cli.frame import BATCH_WORDS, Call, batch_argument, verb
 from tickets_batch.cli.times import deadline_from, oddity, shown_instant
 from tickets_batch.words import counted
@@ -15,7 +15,7 @@ def cancel_command(call: Call, batch: str) -> None:
     """End BATCH. What is done stays, what is in flight is withdrawn, the rest is cancelled."""
     from jobs.store import batches, moves
 
-    with opened(call.settings()) as db:
+    with existing(call.settings()) as db:
         batch_id = batches.resolve(db, batch)
         moves.cancel(db, batch_id)
         now = batches.get(db, batch_id)
@@ -32,7 +32,7 @@ def retry_command(call: Call, batch: str, deadline: str | None) -> None:
     from jobs.store import batches, moves, texts
 
     settings = call.settings()
-    with opened(settings) as db:
+    with existing(settings) as db:
         batch_id = batches.resolve(db, batch)
         asked, now = deadline or settings.deadline, db.now()
         deadline_at = deadline_from(asked, settings.zone, now)
@@ -53,7 +53,7 @@ def pause_command(call: Call, batch: str) -> None:
     """Let BATCH rest until `resume`: nothing new starts, and what is in flight is finished."""
     from jobs.store import batches, moves
 
-    with opened(call.settings()) as db:
+    with existing(call.settings()) as db:
         batch_id = batches.resolve(db, batch)
         moves.pause(db, batch_id)
     _tell(f"{batch_id} is paused: tickets-batch resume {batch_id} lets it go on")
@@ -66,7 +66,7 @@ def resume_command(call: Call, batch: str) -> None:
     """Let a paused BATCH go on."""
     from jobs.store import batches, moves
 
-    with opened(call.settings()) as db:
+    with existing(call.settings()) as db:
         batch_id = batches.resolve(db, batch)
         moves.resume(db, batch_id)
     _tell(f"{batch_id} goes on")

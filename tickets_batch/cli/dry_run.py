@@ -11,6 +11,7 @@ import click
 from jobs.preview import Preview, preview
 from jobs.prompt import build_messages
 from jobs.store import batches, submissions
+from jobs.store.answered import Answered
 from jobs.store.batches import Batch
 from jobs.store.database import Database
 from jobs.store.errors import StoreUnavailable
@@ -83,6 +84,7 @@ def _foreseen(intent: Intent) -> Foreseen:
             slots=_slots(intent),
             slot_tokens_per_second=_slot_speed(earlier, intent) if earlier else None,
             standing=Standings.of(db, batch_id, spec.hash, intent.model) if db else lambda ticket: Standing.NEW,
+            answered=Answered(db, batch_id, spec.hash, intent.model) if db else None,
             takes_changed=intent.options.update,
         )
         now = db.now() if db else datetime.now(UTC)
@@ -129,6 +131,7 @@ def _as_json(foreseen: Foreseen) -> dict[str, object]:
         "refused": str(foreseen.refused) if foreseen.refused else None,
         "tickets": found.tickets,
         "to_do": found.to_do,
+        "reused": found.reused,
         "already": found.already,
         "changed": found.changed,
         "rejected": found.rejected,
@@ -146,12 +149,15 @@ def _in_words(foreseen: Foreseen) -> Iterator[str]:
     intent, found = foreseen.intent, foreseen.found
     zone = intent.settings.zone
     outside = f", {counted(found.outside_day, 'row')} of other days left out" if found.outside_day else ""
-    tickets = counted(found.tickets, "ticket")
-    if found.to_do != found.tickets:
-        tickets = f"{found.to_do:,} of {tickets}"
+    tickets, taken = counted(found.tickets, "ticket"), found.to_do + found.reused
+    if taken != found.tickets:
+        tickets = f"{taken:,} of {tickets}"
     yield f"would submit {tickets} of {intent.source.describe()}, {intent.whose}{outside}"
     yield f"batch      {_batch_in_words(foreseen)}"
     yield f"model      {intent.model} on {', '.join(intent.pools)}, labels {', '.join(intent.spec.labels)}"
+    if found.reused:
+        left = f"{found.to_do:,} left for the model" if found.to_do else "none left for the model"
+        yield f"reused     {found.reused:,} of these answered from an earlier batch, {left}"
     if found.to_do:
         yield from _effort(foreseen)
     not_before, deadline_at = _times(foreseen)
@@ -186,11 +192,11 @@ def _batch_in_words(foreseen: Foreseen) -> str:
         return "none: submit would refuse this"
     if batch is None:
         return "a new one"
-    changed = ""
+    changed, taken = "", found.to_do + found.reused
     if found.changed:
         does = "would be taken anew" if foreseen.intent.options.update else "stays as it is: --update takes it"
         changed = f", {found.changed:,} of these with another text now, which {does}"
-    what = "be opened again" if foreseen.reopens else "be topped up" if found.to_do else "stay as it is"
+    what = "be opened again" if foreseen.reopens else "be topped up" if taken else "stay as it is"
     return f"{batch.id}, {batch.state}, has {found.already:,} of them already{changed}; it would {what}"
 
 

@@ -46,7 +46,7 @@ def sources_in_words(sources: Sequence[Source]) -> str:
 
 def _since(pool: PoolReading, zone: ZoneInfo) -> str:
     """When the last limit was published, where none is in force."""
-    if pool.condition is not Condition.STALE or pool.published_at is None:
+    if pool.binding != Condition.STALE or pool.published_at is None:
         return ""
     return f"; the last one is of {shown_instant(pool.published_at, zone)}"
 

@@ -18,7 +18,7 @@ WORDS = {
     "guaranteed": "guaranteed: the floor alone suffices",
     "on_track": "on track",
     "at_risk": "at risk: in more than one case of ten it is not done by the deadline",
-    "will_miss": "will miss its deadline: even the whole limit from now on would not do",
+    "will_miss": "will miss its deadline: even the whole limit from now on would not do, or nothing is answered",
 }
 
 

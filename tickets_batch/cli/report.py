@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from jobs.store import batches
-from tickets_batch.cli.database import opened
+from tickets_batch.cli.database import existing
 from tickets_batch.cli.frame import BATCH_WORDS, Call, batch_argument, verb
 from tickets_batch.errors import UserError
 
@@ -31,7 +31,7 @@ def report_command(call: Call, batch: str, output: Path | None, wants_json: bool
     from tickets_batch.report.words import receipt_in_words
 
     settings = call.settings()
-    with opened(settings) as db:
+    with existing(settings) as db:
         figures = Figures.of(db, batches.resolve(db, batch), settings)
     if wants_json:
         click.echo(json.dumps({"receipt": receipt_in_words(figures), **figures.as_json()}, indent=2))

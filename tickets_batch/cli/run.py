@@ -18,13 +18,16 @@ from tickets_batch.words import printable
 def run(arguments: Sequence[str]) -> int:
     """Run the command with these arguments; the exit code. Faults are told on stderr, one line each."""
     _end_properly_on_signals()
-    call = Call()
+    call, stdout = Call(), sys.stdout
     try:
         code = command.main(list(arguments), prog_name="tickets-batch", standalone_mode=False, obj=call)
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever read our output went away; click ends in the same way where it notices first
-        _drop_output()
-        return exit_codes.ERROR
+    except BrokenPipeError:
+        return _reader_gone()
+    except SystemExit:
+        if sys.stdout is not stdout:  # click has noticed it first, has put something around it, and would end with 1
+            return _reader_gone()
+        raise
     except (KeyboardInterrupt, click.Abort):
         return exit_codes.INTERRUPTED
     except click.exceptions.NoArgsIsHelpError as error:
@@ -38,6 +41,12 @@ def run(arguments: Sequence[str]) -> int:
         for line in lines:
             print(f"tickets-batch: {printable(line)}", file=sys.stderr)
     return code if isinstance(code, int) else exit_codes.COMPLETED
+
+
+def _reader_gone() -> int:
+    """Whoever read our output went away: no fault, and the exit code of a program that SIGPIPE ends."""
+    _drop_output()
+    return exit_codes.OUTPUT_CLOSED
 
 
 def _drop_output() -> None:

@@ -3,18 +3,19 @@
 import json
 import sys
 from pathlib import Path
-from typing import Literal
 
 import click
 
-from jobs.export import write_results
+from jobs.export import FORMATS, Format, format_of, write_results
 from jobs.store import batches, events, results, services
 from jobs.store.batches import Batch
 from jobs.store.database import Database
-from tickets_batch.cli.database import is_missing, opened
+from tickets_batch.cli.database import existing, is_missing, no_batch_in
+from tickets_batch.cli.ending import blocked_to_the_end
 from tickets_batch.cli.frame import BATCH_WORDS, Call, batch_argument, verb
 from tickets_batch.cli.ledgers import Ledgers, capacities
 from tickets_batch.cli.prospect import Prospect
+from tickets_batch.cli.silence import silence_in_words
 from tickets_batch.cli.text import Surroundings, batch_in_words, batches_in_words
 from tickets_batch.cli.view import as_json
 from tickets_batch.settings import Settings
@@ -35,7 +36,7 @@ def status_command(call: Call, batch: str | None, follow: bool, wants_json: bool
     if batch is None and not follow:
         _show_all(settings, wants_json)
         return
-    with opened(settings) as db, Ledgers(settings) as ledgers:
+    with existing(settings) as db, Ledgers(settings) as ledgers:
         batch_id = batches.resolve(db, batch or "latest")
         if follow:
             from tickets_batch.cli.wait import follow_to_its_end
@@ -46,13 +47,11 @@ def status_command(call: Call, batch: str | None, follow: bool, wants_json: bool
 
 @verb(epilog=BATCH_WORDS)
 @batch_argument
-@click.option("--format", "wanted", type=click.Choice(["csv", "jsonl"]), help="Default: by the file's name, else csv.")
+@click.option("--format", "wanted", type=click.Choice(FORMATS), help="Default: by the file's name, else csv.")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Not stdout.")
 @click.option("--to-sink", is_flag=True, help="Into the table of the settings' [sink] instead; safe to repeat.")
 @click.pass_obj
-def results_command(
-    call: Call, batch: str, wanted: Literal["csv", "jsonl"] | None, output: Path | None, to_sink: bool
-) -> None:
+def results_command(call: Call, batch: str, wanted: Format | None, output: Path | None, to_sink: bool) -> None:
     """Write one row per ticket of BATCH, as CSV or JSON lines. The database keeps everything."""
     if to_sink:
         if wanted or output:
@@ -60,22 +59,22 @@ def results_command(
         from tickets_batch.cli.sink import write_to_sink
 
         settings = call.settings()
-        with opened(settings) as db:
+        with existing(settings) as db:
             write_to_sink(db, batches.resolve(db, batch), settings)
         return
-    of_the_name: Literal["csv", "jsonl"] = "jsonl" if output and output.suffix == ".jsonl" else "csv"
-    with opened(call.settings()) as db:
+    form = wanted or (format_of(output) if output else "csv")
+    with existing(call.settings()) as db:
         batch_id = batches.resolve(db, batch)
-        count = write_results(results.stream(db, batch_id), wanted or of_the_name, output or sys.stdout)
+        count = write_results(results.stream(db, batch_id), form, output or sys.stdout)
     if output:
         click.echo(f"{batch_id}: {counted(count, 'row')} in {output}", err=True)
 
 
 def _show_all(settings: Settings, wants_json: bool) -> None:
     if is_missing(settings):
-        click.echo('{"data": []}' if wants_json else "no batch yet: tickets-batch submit makes one")
+        click.echo('{"data": []}' if wants_json else no_batch_in(settings))
         return
-    with opened(settings) as db, Ledgers(settings) as ledgers:
+    with existing(settings) as db, Ledgers(settings) as ledgers:
         found = batches.newest_first(db, SHOWN_BATCHES)
         if wants_json:
             pools, now, configured = ledgers.readings(db.now()), db.now(), capacities(settings)
@@ -84,7 +83,7 @@ def _show_all(settings: Settings, wants_json: bool) -> None:
         elif found:
             click.echo(_printable(batches_in_words(found, settings.zone)))
         else:
-            click.echo("no batch yet: tickets-batch submit makes one")
+            click.echo(no_batch_in(settings))
 
 
 def _ahead(db: Database, batch: Batch) -> Prospect:
@@ -99,7 +98,15 @@ def _show_one(db: Database, batch_id: str, ledgers: Ledgers, settings: Settings,
         click.echo(json.dumps(as_json(batch, pools, Prospect.of(db, batch), db.now(), capacities(settings)), indent=2))
         return
     changes = {name: events.of_pool(db, name, SHOWN_CHANGES) for name in batch.pools}
-    around = Surroundings(Prospect.of(db, batch), pools, ledgers.why_away, changes, services.alive(db))
+    around = Surroundings(
+        Prospect.of(db, batch),
+        pools,
+        ledgers.why_away,
+        changes,
+        services.alive(db),
+        silence=silence_in_words(db, batch),
+        was_blocked=blocked_to_the_end(db, batch),
+    )
     click.echo(_printable(batch_in_words(batch, around, settings.zone, db.now())))
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
+from jobs.states import BatchState
 from jobs.store.batches import Batch
 from jobs.store.events import Event
 from jobs.store.services import Service
@@ -13,7 +14,7 @@ from scheduler.pool_reading import PoolReading
 from tickets_batch.cli.pool_text import pool_in_words
 from tickets_batch.cli.prospect import Prospect
 from tickets_batch.cli.times import shown_instant
-from tickets_batch.cli.view import done, eta, rate_per_second
+from tickets_batch.cli.view import done_in_words, eta, rate_per_second
 from tickets_batch.words import counted
 
 HEADINGS = ("batch", "date", "state", "done", "failed", "expired", "deadline")
@@ -33,7 +34,8 @@ def batches_in_words(batches: Iterable[Batch], zone: ZoneInfo) -> str:
 class Surroundings:
     """What is known beside the batch itself: its pools, what changed there, who works.
 
-    `why_away` says why there are no pools, `changes` are those of each pool's limit, newest first.
+    `why_away` says why there are no pools, `changes` are those of each pool's limit, newest first. `silence` says that
+    no ticket was answered for long, `was_blocked` why no job could succeed at the end of a batch that has ended.
     """
 
     prospect: Prospect
@@ -41,6 +43,8 @@ class Surroundings:
     why_away: str | None
     changes: Mapping[str, Sequence[Event]]
     at_work: Sequence[Service]
+    silence: str | None = None
+    was_blocked: str | None = None
 
 
 def batch_in_words(batch: Batch, around: Surroundings, zone: ZoneInfo, now: datetime) -> str:
@@ -77,7 +81,7 @@ def _row(batch: Batch, zone: ZoneInfo) -> tuple[str, ...]:
         batch.id,
         str(batch.date or "all"),
         state,
-        f"{done(batch):,} of {batch.total:,}",
+        done_in_words(batch),
         f"{batch.failed:,}",
         f"{batch.expired:,}",
         shown_instant(batch.deadline_at, zone) if batch.deadline_at else "none",
@@ -86,9 +90,12 @@ def _row(batch: Batch, zone: ZoneInfo) -> tuple[str, ...]:
 
 def _facts(batch: Batch, around: Surroundings, zone: ZoneInfo, now: datetime) -> Iterable[tuple[str, str]]:
     rate = rate_per_second(batch, now)
-    finish = eta(batch, rate, now) if around.prospect.forecast is None else None
+    is_foreseen = around.prospect.forecast is not None or batch.state is BatchState.PAUSED
+    finish = None if is_foreseen else eta(batch, rate, now)
     yield "source", batch.source + (f", {batch.date} {batch.zone}" if batch.date else ", every row")
     yield "tickets", _tickets(batch)
+    yield "blocked", f"to the end: {around.was_blocked}" if around.was_blocked else ""
+    yield "no answer", around.silence if around.silence and not around.prospect.waits_for else ""
     yield "rate", f"{rate:,.1f} tickets/s since the first" if rate else ""
     yield "done at", f"about {shown_instant(finish, zone)} at that rate" if finish else ""
     yield from around.prospect.in_words(batch, zone)

@@ -70,8 +70,13 @@ def as_json(
 
 
 def done(batch: Batch) -> int:
-    """Jobs in a final state."""
-    return batch.total - batch.pending - batch.running
+    """Jobs that have an end of their own, succeeded or failed; of one expired or cancelled nothing was done."""
+    return batch.succeeded + batch.failed
+
+
+def done_in_words(batch: Batch) -> str:
+    """How many of all are done: `20,016 of 40,000`."""
+    return f"{done(batch):,} of {batch.total:,}"
 
 
 def rate_per_second(batch: Batch, now: datetime) -> float | None:
@@ -128,7 +133,7 @@ def _pool(name: str, pool: PoolReading | None, capacity: PoolCapacity | None) ->
         "condition": pool.condition.value,
         "limit": {
             **_amount(pool.limit),
-            "rule": pool.rule,
+            "rule": pool.binding,
             "reason": pool.reason,
         },
         "published": _amount(snapshot.limit) if snapshot.limit_is_published else None,

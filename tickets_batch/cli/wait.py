@@ -8,6 +8,7 @@ from jobs.store.batches import Batch
 from jobs.store.database import Database
 from jobs.store.errors import StoreUnavailable
 from scheduler.pool_reading import Condition
+from tickets_batch.cli.database_file import DatabaseFile
 from tickets_batch.cli.ledgers import Ledgers
 from tickets_batch.cli.live.display import Display, display
 from tickets_batch.cli.live.look import Look
@@ -37,7 +38,8 @@ class Waiting:
     """Watches one batch on a display; `remedy` is what a person can do when no scheduler or no worker is alive.
 
     If it `gives_up`, it does so after a minute without one of these. In any case it leaves a batch that has been
-    blocked for two minutes and has no deadline: it may never heal, and the exit code says so.
+    blocked for two minutes and has no deadline: it may never heal, and the exit code says so. `file` is where the
+    database was when it was opened, if that was earlier.
     """
 
     def __init__(
@@ -50,7 +52,9 @@ class Waiting:
         *,
         remedy: str,
         gives_up: bool = False,
+        file: DatabaseFile | None = None,
     ) -> None:
+        self._file = file or DatabaseFile(db)
         self._watch = Watch(db, batch_id, ledgers, settings)
         self._shown = shown
         self._remedy = remedy
@@ -61,7 +65,7 @@ class Waiting:
         self._blocked_since: float | None = None
 
     def until_it_ends(self) -> Batch:
-        """The batch when it has ended, or is to be left blocked. Raises NobodyWorks."""
+        """The batch when it has ended, or is to be left blocked. Raises NobodyWorks, DatabaseGone."""
         while True:
             started = time.monotonic()
             batch = self._look()
@@ -71,6 +75,7 @@ class Waiting:
 
     def _look(self) -> Batch | None:
         """Show the batch as it is now, or as it was last while the database is away; None then."""
+        self._file.require()
         try:
             look = self._watch.look()
         except StoreUnavailable as error:

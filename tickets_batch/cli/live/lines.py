@@ -16,7 +16,7 @@ from tickets_batch.cli.live.event_text import event_in_words
 from tickets_batch.cli.live.look import Look, PoolLook
 from tickets_batch.cli.live.rows import clock
 from tickets_batch.cli.text import state_in_words
-from tickets_batch.cli.view import done
+from tickets_batch.cli.view import done_in_words
 from tickets_batch.progress import duration
 from tickets_batch.words import counted, printable
 
@@ -94,7 +94,9 @@ class Lines:
 def in_words(look: Look, zone: ZoneInfo) -> str:
     """One line: how far, how fast, until when, what batch holds and by which rule, and what the chat feels."""
     batch = look.batch
-    parts = [f"{done(batch):,} of {batch.total:,} done", f"{batch.failed:,} failed"]
+    parts = [f"{done_in_words(batch)} done", f"{batch.failed:,} failed"]
+    if batch.expired:
+        parts.append(f"{batch.expired:,} expired")
     if look.rate_per_second is not None:
         parts.append(f"{look.rate_per_second:,.1f}/s")
     if not batch.state.is_final:

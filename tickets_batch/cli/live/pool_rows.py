@@ -47,7 +47,7 @@ def _rule(reading: PoolReading) -> str:
         return f"{reading.rule_in_words}: the floor holds"
     if reading.condition is Condition.BLIND:
         return "blind: the floor holds"  # a note says the rest
-    return reading.reason if reading.reason.startswith(reading.rule) else f"{reading.rule}: {reading.reason}"
+    return reading.reason if reading.reason.startswith(reading.binding) else f"{reading.binding}: {reading.reason}"
 
 
 def ttft_in_words(heard: Heard, target_seconds: float | None) -> str:

@@ -13,7 +13,7 @@ from tickets_batch.cli.live.row import Row, Tone
 from tickets_batch.cli.prospect import WORDS as PACE_WORDS
 from tickets_batch.cli.text import services_in_words, state_in_words
 from tickets_batch.cli.times import shown_instant
-from tickets_batch.cli.view import done, eta, rate_per_second
+from tickets_batch.cli.view import done, done_in_words, eta, rate_per_second
 from tickets_batch.progress import duration
 from tickets_batch.words import counted
 
@@ -69,7 +69,7 @@ def _title(look: Look, zone: ZoneInfo, *, is_late: bool) -> Row:
 def _bar(look: Look) -> Row:
     batch = look.batch
     share = done(batch) / batch.total if batch.total else 0.0
-    words = f"{int(share * 100)}%, {done(batch):,} of {batch.total:,} done"
+    words = f"{int(share * 100)}%, {done_in_words(batch)} done"
     return Row(words, "done", Tone.GOOD, weight=95, share=share)
 
 
