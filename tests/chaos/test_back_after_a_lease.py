@@ -81,6 +81,7 @@ def test_an_outage_shorter_than_a_third_of_a_lease_delays_nothing(scene: Scene) 
     assert scene.leading.look() == 1
 
 
+@pytest.mark.long
 def test_a_renewal_that_failed_is_tried_again_at_once(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """And not only when the next one would be due."""
     renewals: list[float] = []

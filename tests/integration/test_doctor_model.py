@@ -149,6 +149,7 @@ class TestWhatElseIsWrong:
         assert check.level == "warning"
         assert "stream_options.include_usage" in check.words
 
+    @pytest.mark.long
     def test_an_answer_that_comes_in_one_piece(self, engine: EngineThread) -> None:
         async def at_proxy() -> dict[str, Check]:
             async with Buffering([engine.port]) as proxy:

@@ -63,6 +63,7 @@ async def driving(*shifts: Shift) -> AsyncIterator[None]:
         yield
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["401", "500", "no pool"])
 def test_the_batch_is_not_blocked_again_and_again(
     kind: str, sqlite_url: str, valkey: ValkeyServer, good: EngineThread, bad: EngineThread
@@ -90,6 +91,7 @@ def test_the_batch_is_not_blocked_again_and_again(
     database.dispose()
 
 
+@pytest.mark.long
 def test_it_serves_again_when_its_own_probe_succeeds(
     sqlite_url: str, valkey: ValkeyServer, good: EngineThread, bad: EngineThread
 ) -> None:

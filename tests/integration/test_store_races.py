@@ -48,6 +48,7 @@ def lapse(db: Database) -> None:
         connection.exec_driver_sql(f"UPDATE jobs SET lease_expires_at = '{past}' WHERE state = 'running'")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("verb", ["claim", "renew", "lead"])
 def test_a_lease_begins_when_the_lock_that_was_in_its_way_is_gone(sqlite_url: str, verb: str) -> None:
     db = Database.open(sqlite_url)
