@@ -164,8 +164,11 @@ def _run(world: World, plan: Plan) -> Verdict:
             f"the machine did: {incident}" for incident in evidence.incidents if incident.fault not in plan.faults
         ]
         return Verdict(plan, seconds, (), survived, seen, (*unasked, *evidence.ended))
-    more = (*map(str, evidence.incidents), *evidence.ended, f"logs: {_keep_logs(world, plan)}")
-    return Verdict(plan, seconds, complaints, (), seen, more)
+    kept = _keep_logs(world, plan)
+    more = (*map(str, evidence.incidents), *evidence.ended, f"logs: {kept}")
+    verdict = Verdict(plan, seconds, complaints, (), seen, more)
+    (kept / "verdict").write_text(f"{verdict}\n", encoding="utf-8")
+    return verdict
 
 
 def _keep_logs(world: World, plan: Plan) -> Path:
