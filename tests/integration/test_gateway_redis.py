@@ -23,15 +23,6 @@ OPEN = "tickets_batch_gateway_admitted_open_total"
 LONG = chat_body(10_000, stream=True)
 
 
-@pytest.fixture
-def own_valkey(tmp_path: Path) -> Iterator[ValkeyServer]:
-    """A server of this test's own, which it may hurt."""
-    server = ValkeyServer(tmp_path)
-    server.start()
-    yield server
-    server.kill()
-
-
 @contextmanager
 def stopped(server: ValkeyServer) -> Iterator[None]:
     assert server.process is not None

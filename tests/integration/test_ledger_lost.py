@@ -3,11 +3,9 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
-import pytest
 from redis.asyncio import Redis
 
 from gateway.door import Door, Visit
@@ -20,15 +18,6 @@ from workers.gate import Gate
 
 POOL = PoolCapacity(Amount(20, 60_000), Amount(8, 24_000), Amount(2, 6_000))
 SMALL = Ask(500, 100)
-
-
-@pytest.fixture
-def own_valkey(tmp_path: Path) -> Iterator[ValkeyServer]:
-    """A server of this test's own, which it may hurt."""
-    server = ValkeyServer(tmp_path)
-    server.start()
-    yield server
-    server.kill()
 
 
 @asynccontextmanager

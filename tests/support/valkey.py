@@ -74,3 +74,12 @@ def valkey(valkey_session: ValkeyServer) -> ValkeyServer:
     with valkey_session.client() as client:
         client.flushall()
     return valkey_session
+
+
+@pytest.fixture
+def own_valkey(tmp_path: Path) -> Iterator[ValkeyServer]:
+    """A server of this test's own, which it may hurt."""
+    server = ValkeyServer(tmp_path)
+    server.start()
+    yield server
+    server.kill()

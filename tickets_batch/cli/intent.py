@@ -9,7 +9,7 @@ from jobs.days import Day, business_day
 from jobs.intake.source import Source, open_source
 from jobs.spec import ClassificationSpec
 from jobs.store.submissions import SubmitRequest
-from scheduler.pools import capacity_of
+from tickets_batch.cli.blind import is_blind
 from tickets_batch.cli.times import deadline_from, oddity
 from tickets_batch.errors import SettingsError
 from tickets_batch.settings import ExportFormat, Pool, Settings
@@ -56,7 +56,7 @@ class Intent:
             f"{pool.protected.batch.slots} of {counted(pool.capacity.slots, 'slot')}; add a [[pool.signal]], or "
             "protect all of it for batch where no chat goes there"
             for pool in used
-            if not pool.signal and not capacity_of(pool).is_dedicated
+            if is_blind(pool)
         ]
         zone = settings.zone
         day = business_day(options.date, zone, now)
